@@ -27,7 +27,7 @@ from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
 
 HUGE = float(np.finfo(np.float32).max)
-"""What stands for an infinite logit of the runtime: it has the sign, and is 0 times a weight of 0."""
+"""Replaces an infinite logit of the runtime: it keeps the sign, and its product with a weight of 0 is 0."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,9 +35,9 @@ class GoalAnswer:
     """The answer to one goal of one question, still in arrays.
 
     tree: the proof's boxes, None for a solver's claim.   witness: (V,) raw x.   margins: g(x), g(x') there.
-    margin: of a proof by its tree the least value that its only row takes (None: it has several, or nothing is known).
-    float32: whether a proof is certified for float32.
-    lower, upper: bounds on the goal's best row.   agrees: whether float32 onnxruntime shows the violation (None: no file).
+    margin: for a proof by a tree, a lower bound of its only row (None: it has several, or nothing is known).
+    float32: True if a proof is certified for float32.
+    lower, upper: bounds on the goal's best row.   agrees: True if float32 onnxruntime shows the violation too (None: no file).
     """
 
     status: Status
@@ -64,7 +64,7 @@ class GoalAnswer:
 
     @property
     def claim(self) -> Claim:
-        """The answer of the last solver that was asked."""
+        """The claim of the last solver that was asked."""
         last = self.outcomes[-1]
         return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
 
@@ -75,7 +75,7 @@ class GoalAnswer:
 
 
 def engines(answers: Iterable[GoalAnswer]) -> str:
-    """Return the names of the methods that decided or tried to, without answers that are moot."""
+    """Return the names of the methods that decided, or tried to; moot answers are left out."""
     return "+".join(sorted({answer.engine for answer in answers if answer.reason is not Reason.MOOT}))
 
 
@@ -94,7 +94,7 @@ def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list
 def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw: Array) -> npt.NDArray[np.int8]:
     """Return (W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file.
 
-    Of flips between any two of several classes, of which a goal is about one threshold: whether it decides the two otherwise.
+    For flips between any two of several classes, where a goal is about one threshold: 1 if it gives the two rows different classes.
     """
     network = problem.network
     if network.source is None or not len(raw):
@@ -112,8 +112,8 @@ def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw
 def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[str, object]) -> Disagreement:
     """Return the error to raise, its reproducer written to disagreement-HASH.json in the working folder.
 
-    answers: what each engine says, by its name. The file holds the raw box, the protected values, margin and row, so that the
-    question can be asked again of the network whose sha256 it names.
+    answers: the answer of each engine, by its name. The file holds the raw box, the protected values, margin and row, and the
+    sha256 of the network, so that the question can be asked again.
     """
     content = {**reproducer(problem, question, row), "answers": {name: str(answer) for name, answer in answers.items()}}
     text = json.dumps(content, indent=2)
@@ -124,7 +124,7 @@ def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[s
 
 
 def reproducer(problem: TwinProblem, question: int, row: Array) -> dict[str, Any]:
-    """Return what is needed to ask one question again, of the network whose sha256 it names. row: (2,) or (R, 2)."""
+    """Return the data needed to ask one question again, with the sha256 of its network. row: (2,) or (R, 2)."""
     batch = problem.batch
     return {
         "network": problem.network.source,

@@ -1,8 +1,8 @@
 """The cascade that decides fairness questions: bounds, branch and bound on inputs and neurons, then MILP or SMT.
 
-Reads top to bottom. Every answer goes through the rules of the house: VIOLATED only by exact evaluation of a legal point,
-PROVED only with a tree that `check` re-proves (CHECKED) or a solver's claim that is marked as one (CLAIMED), and everything else
-UNKNOWN with its reason.
+Reads top to bottom. Every answer obeys the verdict rules: VIOLATED only by exact evaluation of a legal point, PROVED only with a
+tree that `check` re-proves (CHECKED) or a solver's claim that is marked as one (CLAIMED), and everything else UNKNOWN with its
+reason.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
 
 TOO_LATE = 2e-3
-"""Seconds in which nothing can be decided: even to prepare a batch takes longer."""
+"""Seconds that are too few to decide anything: even preparing a batch takes longer."""
 STATUS = {OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED, SHORT: Status.UNKNOWN}
 PHASE_NODES = 2000
-"""Regions that neuron branching gets at most."""
+"""The most regions of neuron branching for one goal."""
 
 
 def solve(
@@ -44,10 +44,10 @@ def solve(
 ) -> list[list[GoalAnswer]]:
     """Return answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
-    group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
-    Networks with smooth layers are decided by branch-and-bound alone, tree ensembles by MILP and SMT as well; CurveError or
-    ModelError where anything else is asked for.
-    Sound? yes, and what a solver alone says is marked CLAIMED.  Complete? as `engine.verify.verify` says of each method.
+    group: (Q,) numbers of groups: once a question of a group is violated, the others are moot (see `branch_and_bound.decide`).
+    Networks with smooth layers are decided by branch-and-bound alone, tree ensembles by MILP and SMT as well. Raises CurveError or
+    ModelError for any other method.
+    Sound? yes; a proof that rests on a solver alone is marked CLAIMED.  Complete? as `engine.verify.verify` says for each method.
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()
@@ -66,7 +66,7 @@ def _solved(
     problem: TwinProblem, method: str, solver: str | None, budget: Budget, group: Integers | None,
     progress: Callable[[int], None] | None,
 ) -> list[list[GoalAnswer]]:
-    """Do the same with all questions at once."""
+    """Do the same for all questions at once."""
     if budget.seconds <= TOO_LATE:
         return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
     deadline = clock.now() + budget.seconds
@@ -91,8 +91,8 @@ def _solved(
 
 
 def check_method(network: Model, method: str, solver: str | None) -> None:
-    """Raise QueryError, BackendError or CurveError for names that are unknown, or that this network cannot be asked by; also where
-    no solver comes to be asked."""
+    """Raise QueryError, BackendError or CurveError for an unknown method or solver, or one that does not work for this network;
+    also if the method asks no solver."""
     if method not in METHODS:
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     if solver is not None:
@@ -175,7 +175,7 @@ def _ask_milp(
     problem: TwinProblem, answers: list[list[GoalAnswer]], solver: str | None, budget: Budget, deadline: float,
     group: Integers | None,
 ) -> None:
-    """Ask the exact MILP about what ran out of boxes (not of time: that is spent)."""
+    """Ask the exact MILP about goals that ran out of boxes (if they ran out of time, none is left)."""
     pending = _out_of_nodes(answers, group)
     if pending and not problem.float32:  # a solver's claim says nothing of float32
         twin = Twin.of(problem)
@@ -192,8 +192,8 @@ def _share_out(
 ) -> None:
     """Decide the pending goals one after the other, until a violation has decided their group.
 
-    Each gets its share of the seconds that are left, and leaves to the next ones what it does not need. Those that ran out of
-    theirs are asked once more where there is half as much again for each: a solver begins anew.
+    Each gets an equal share of the seconds that are left; time that it does not need goes to the next ones. Goals that ran out of
+    time are asked once more if each can get at least half as much again, as a solver starts from the beginning.
     """
     given, interrupted = 0.0, False
     while pending and not interrupted and (deadline - clock.now()) / len(pending) >= 1.5 * given:
@@ -206,7 +206,7 @@ def _share_out(
                 answers[q][g] = replace(answers[q][g], reason=Reason.INTERRUPTED if interrupted else Reason.TIME)
                 continue
             answers[q][g] = decide_one(q, g, seconds)
-            interrupted = answers[q][g].reason is Reason.INTERRUPTED  # the solver heard a Ctrl-C that was meant for all of us
+            interrupted = answers[q][g].reason is Reason.INTERRUPTED  # the solver got a Ctrl-C meant for the whole run
             if answers[q][g].reason is Reason.TIME:
                 again.append((q, g))
                 given = max(given, seconds)
@@ -219,7 +219,7 @@ def _refuted(answers: list[list[GoalAnswer]], group: Integers) -> set[int]:
 
 
 def _by_neurons(search: NeuronSearch, seconds: float, known: GoalAnswer) -> GoalAnswer:
-    """Give neuron branching a turn; what is known stays when that brings nothing."""
+    """Give neuron branching a turn; return its answer if it decides the goal, else the known one."""
     before = search.nodes
     found = search.run(max(seconds, 1e-3))
     known = replace(known, nodes=known.nodes + found.nodes - before)

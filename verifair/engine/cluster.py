@@ -1,9 +1,9 @@
 """Run batches on many machines: the workers of a dask cluster.
 
-`with cluster("tcp://host:8786"):` sends every batch within it (`engine.parallel`) to the cluster, whose scheduler shares them out.
-Before anything is asked, all workers must run the same code and the same packages as this machine, so that answers do not depend on
-who computes them; while it runs, a worker that dies loses its tasks to the others, and where nobody is left the run ends with an
-error and keeps what is done.
+`with cluster("tcp://host:8786"):` sends every batch within it (`engine.parallel`) to the cluster, whose scheduler distributes them.
+At first it checks that all workers run the same code and packages as this machine, so that answers do not depend on which machine
+computes them. Tasks of a worker that dies go to the others; if no worker is left, the run ends with an error and keeps finished
+results.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ PACKAGES = (
     "verifair", "numpy", "scipy", "pandas", "pydantic", "onnx", "onnxruntime", "python-flint", "highspy", "joblib", "cloudpickle",
     "dask", "distributed",
 )
-"""Whose versions decide what a worker answers, or whether it understands us."""
+"""Packages whose versions affect a worker's answers, or whether it can read our tasks."""
 CODE = ("verifair", "encoders", "solvers")
 SAME = "install the same versions on all machines, and start its workers again"
 AHEAD = 2
-"""Tasks a worker is given beside the one that it is at: while one result travels, it has the next."""
+"""Tasks queued at a worker beside the one that it runs, so that it need not wait while a result travels."""
 REMEDY = "Start the cluster again, then the same command; where it has a store, --resume goes on with what is in it"
 
 
@@ -54,8 +54,8 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
     """Context: run all batches on the dask cluster with its scheduler at `address` (tcp://host:port); None changes nothing.
 
     patience: seconds without any worker after which a run is given up.
-    Raises QueryError for a wrong address, MissingPackage without dask, ClusterError when nobody listens, no worker is there, or
-    one runs other code or packages, has several threads, or (later) when the cluster is lost.
+    Raises QueryError for a wrong address, MissingPackage without dask, ClusterError if there is no scheduler or worker, if a worker
+    runs other code or packages or has several threads, or (later) if the cluster is lost.
     """
     if address is None:
         yield
@@ -78,9 +78,9 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence what distributed, and asyncio for it, logs about a lost connection, with tracebacks: our errors say it in a line.
+    """Silence the tracebacks that distributed and asyncio log about a lost connection: verifair's own errors say it in a line.
 
-    Silence dask's advice on the size of what is sent, too: what tasks share is sent once.
+    Silence dask's advice on the size of messages, too: data that tasks share is sent only once.
     """
     # Child loggers of distributed have levels of their own, its handlers have none.
     speakers = [*logging.getLogger("distributed").handlers, logging.getLogger("asyncio")]
@@ -95,7 +95,7 @@ def _silence() -> Iterator[None]:
             warnings.filterwarnings("ignore", message="Sending large graph")
             yield
     finally:
-        gc.collect()  # asyncio speaks of an error that nobody asked for when its future is thrown away
+        gc.collect()  # asyncio logs an error that nobody has read when its future is deleted
         for speaker in speakers:
             speaker.removeFilter(nothing)
 
@@ -113,8 +113,8 @@ def check_address(address: str) -> None:
 
 
 def _connected(address: str) -> Any:
-    """Return a client, or raise the reason why there is none. Where something else listens than a scheduler, distributed would wait
-    for ever."""
+    """Return a client, or raise the reason why there is none. If another program listens there, distributed alone would wait for
+    ever."""
     import distributed
 
     found: list[Any] = []
@@ -147,12 +147,12 @@ def _check_workers(client: Any, address: str) -> None:
         raise ClusterError(f"--cluster {address}: the scheduler has no workers; {start}") from None
     found = {f"worker {worker}": answer for worker, answer in client.run(fingerprint, on_error="return").items()}
     try:
-        found["the scheduler"] = client.run_on_scheduler(fingerprint)  # dask reads our tasks there
-    except Exception as error:  # whatever importing us raised there
+        found["the scheduler"] = client.run_on_scheduler(fingerprint)  # dask deserialises tasks there
+    except Exception as error:  # importing verifair there may raise anything
         found["the scheduler"] = error
     for who, answer in found.items():
         if isinstance(answer, OSError):
-            continue  # it died while it was asked: others may be there, and each task asks again
+            continue  # it died meanwhile: there may be others, and each task checks again
         if isinstance(answer, Exception):
             raise ClusterError(
                 f"--cluster {address}: {who} cannot work for us ({type(answer).__name__}: {_first_line(answer)}); install "
@@ -173,7 +173,7 @@ def lost(address: str) -> ClusterError:
 
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
-    """Call the scheduler. Raises ClusterError where it has gone: distributed then raises OSErrors of many kinds."""
+    """Context for calls of the scheduler: raises ClusterError if it has gone, instead of distributed's OSErrors of many kinds."""
     try:
         yield
     except OSError as error:
@@ -189,7 +189,7 @@ def several_threads(worker: str, count: int) -> str:
 
 @lru_cache
 def fingerprint() -> dict[str, str | None]:
-    """Return what must be equal on all machines of a run: Python, versions of packages, and a digest of verifair's source."""
+    """Return the versions that must be equal on all machines of a run: Python, packages, and a digest of verifair's source."""
     found: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -216,7 +216,7 @@ def _first_line(error: BaseException) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class DaskCluster:
-    """The workers of one dask scheduler, as `engine.parallel` asks them.
+    """The workers of one dask scheduler, as `Machines` of `engine.parallel`.
 
     address: of the scheduler, for messages.   patience: seconds without any worker until a run is given up.   ahead: how far the
     scheduler's clock is ahead of ours; workers know theirs from their heartbeats.
@@ -227,7 +227,7 @@ class DaskCluster:
     patience: float
     ahead: float
     shared: WeakKeyDictionary[Shared[Any], Any] = field(default_factory=WeakKeyDictionary)
-    """Where an argument that tasks share is, as long as anybody has it."""
+    """The future of each argument that tasks share, as long as the argument exists."""
 
     @classmethod
     def of(cls, client: Any, address: str, patience: float) -> DaskCluster:
@@ -236,15 +236,15 @@ class DaskCluster:
         return cls(client=client, address=address, patience=patience, ahead=ahead)
 
     def workers(self) -> int:
-        """Return how many workers there are now."""
+        """Return the present number of workers."""
         with reaching(self.address):
             return len(self.client.nthreads())
 
     def as_done(self, tasks: Iterator[Task]) -> Iterator[Any]:
-        """Yield results as they are done; tasks are taken from the iterator as workers come to need them.
+        """Yield results as they are done; tasks are taken from the iterator when workers need them.
 
-        Raises ClusterError where the cluster is lost, and what a task raised. What has not begun then, or when the caller ends
-        before the last result, is cancelled; what a worker is at, it ends, and nobody hears of it.
+        Raises ClusterError if the cluster is lost, and any error of a task. In these cases, or if the caller ends before the last
+        result, tasks that have not started are cancelled; those that are running end, and their results are dropped.
         """
         pending: set[Any] = set()
         done: SimpleQueue[Any] = SimpleQueue()
@@ -295,10 +295,10 @@ class DaskCluster:
             return self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
 
     def _result(self, future: Any) -> Any:
-        """Return the result of a task that has ended, or raise its error; ClusterError where it was the cluster that failed."""
+        """Return the result of a task that has ended, or raise its error; ClusterError if the cluster failed."""
         if future.status == "error":
             raise self._explained(future.exception())
-        with suppress(OSError, TimeoutError, CancelledError):  # on its way to us: the task itself has ended well
+        with suppress(OSError, TimeoutError, CancelledError):  # lost in transfer: the task itself has succeeded
             if future.status == "finished":
                 return future.result()
         raise lost(self.address)
@@ -321,7 +321,7 @@ def _kept(value: T) -> T:
 
 
 def _called(expected: dict[str, str | None], function: Callable[..., T], args: list[Any], kwargs: dict[str, Any]) -> T:
-    """Run one task, on a worker. Workers may join during a run: each makes sure that it is one of ours."""
+    """Run one task on a worker. Workers may join during a run, so each task checks that its worker has the expected versions."""
     import distributed
 
     worker = distributed.get_worker()

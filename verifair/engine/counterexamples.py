@@ -1,14 +1,14 @@
-"""Search for many counterexamples: after each one, the rest of the box is asked about again.
+"""Search for many counterexamples: after each one, the rest of the box is searched again.
 
 A person is a row without its protected values (HyFair's x). A person counts once and is shown with one pair, however many protected
 values change the decision. With real features, two people are distinct if they differ by at least APART of a feature's range.
 
 A list of boxes of pairs (x, x') is kept, at first the query's own. Boxes are decided by the cascade, many at a time, or one by one
-by a solver. A person who is found is taken out of every box: what is left of a box around a point is at most two boxes a feature.
-Pieces of few rows are listed and evaluated exactly. What is proved is never asked about again.
-Sound? yes: whoever is listed is decided by exact evaluation of a legal pair.
-Complete? `complete` says that the search came to its end; it rests on the engine's bounds or on a solver's word, and no certificate
-holds it unless nobody was found.
+by a solver. A person who is found is taken out of every box, whose rest is cut into at most two boxes a feature. Pieces of few rows
+are listed and evaluated exactly. Proved boxes are never searched again.
+Sound? yes: everyone listed is confirmed by exact evaluation of a legal pair.
+Complete? `complete` says that the search came to its end. This rests on the engine's bounds or on a solver's claim; it has a
+certificate only if nobody was found.
 References: HyFair, Table I (#ID, T.1st); Fairify.
 """
 
@@ -47,11 +47,11 @@ APART = 1e-3
 TOGETHER = 64
 """Boxes that branch-and-bound decides at a time."""
 NODES = (100, 1_000, 10_000)
-"""Boxes that branch-and-bound bounds for one of ours, in its first rounds; then as many as the time allows."""
+"""Boxes of branch-and-bound for one open piece in its first rounds; later, as many as the time allows."""
 LISTED = 8
-"""Pieces whose rows are all evaluated at a time, between two looks at the clock."""
+"""Pieces whose rows are all evaluated between two looks at the clock."""
 FEW = 64
-"""Rows of a piece that are listed."""
+"""Pieces of up to so many rows are listed."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -102,7 +102,7 @@ def counterexamples(
     check_method(query.network, method, solver)
     search = _Enumeration(query, count, budget or Budget(), method, solver)
     reason: Reason | None = Reason.INTERRUPTED
-    with suppress(KeyboardInterrupt):  # what was found until then stands
+    with suppress(KeyboardInterrupt):  # keeps what was found until then
         reason = search.run(progress or (lambda done, total: None))
     return search.result(reason)
 
@@ -111,8 +111,8 @@ def counterexamples(
 class _Pieces(Batched):
     """Boxes still to be decided.
 
-    pair: (B,).   lower, upper: (B, V) raw.   rounds: (B,) that left it open.   own: (B,) whether it is the query's own box of the
-    pair, and no piece.
+    pair: (B,).   lower, upper: (B, V) raw.   rounds: (B,) that left it open.   own: (B,) True for the query's whole box of the
+    pair, False for a piece.
     """
 
     pair: Integers
@@ -141,11 +141,11 @@ class _Enumeration:
         self.evidence: list[list[tuple[Tree | Claim, bool]]] = [[] for _ in range(pairs)]
         self.found: dict[tuple[float, ...], Witness] = {}
         self.known: set[tuple[float, ...]] = set()
-        """Who had been found before this round, and is in no box any more."""
+        """People found before this round, who are in no box any more."""
         self.engines: set[str] = set()
         self.first_seconds: float | None = None
         self.cost = FEW * seconds_exactly(query.network)
-        """Seconds that a small piece took last."""
+        """Seconds for a small piece, as last measured."""
         self.by_solver = False
         shared = ~batch.protected
         domain = self.problem.domain
@@ -155,7 +155,7 @@ class _Enumeration:
         self.real = np.flatnonzero(shared & moving & ~domain.integer)
 
     def run(self, progress: Progress) -> Reason | None:
-        """Search; return why it ended before all were found, None where it did not."""
+        """Search; return why it ended before all were found, or None."""
         progress(0, self.count)
         while len(self.open) and len(self.found) < self.count:
             if clock.now() > self.deadline:
@@ -193,7 +193,7 @@ class _Enumeration:
         return self._sort(chosen, answers)
 
     def _decide(self, chosen: _Pieces, rounds: int, batched: bool) -> list[list[GoalAnswer]]:
-        """Ask about boxes, each a group of its own. A solver gets a share of the time; branch-and-bound first of the boxes."""
+        """Decide boxes, each as a group of its own. A solver gets a share of the time; branch-and-bound first gets few boxes."""
         left = max(self.deadline - clock.now(), 1e-3)
         limits, method = replace(self.budget, seconds=left), self.method
         if batched and rounds < len(NODES):
@@ -207,7 +207,7 @@ class _Enumeration:
         return solve(problem, method=method, solver=None if method == "bnb" else self.solver, budget=limits, group=group)
 
     def _sort(self, chosen: _Pieces, answers: list[list[GoalAnswer]]) -> Reason | None:
-        """Keep who was found, drop what is proved, and put back what is open; return whether Ctrl-C was heard."""
+        """Keep people who were found, drop proved boxes, and put back open ones; return INTERRUPTED after Ctrl-C, else None."""
         kept: list[int] = []
         interrupted = False
         for k, row in enumerate(answers):
@@ -235,12 +235,13 @@ class _Enumeration:
         return Reason.INTERRUPTED if interrupted else None
 
     def _again(self, reason: Reason, rounds: int) -> bool:
-        """Return whether more of what a box ran out of may be had."""
+        """Return True if an open box can get more of the time or nodes that it ran out of."""
         spent = self.budget.nodes is not None and (rounds >= len(NODES) or NODES[rounds] >= self.budget.nodes)
         return reason in (Reason.TIME, Reason.INTERRUPTED) or (reason is Reason.NODES and not spent)
 
     def _keep(self, pair: int, g: int, answer: GoalAnswer) -> bool:
-        """Add a person, unless somebody found is too near; return whether they are taken out of the boxes after this round."""
+        """Add a person, unless somebody found is too near; return True if they are to be taken out of the boxes after this
+        round."""
         assert answer.witness is not None
         key = tuple((answer.witness[self.shared] + 0.0).tolist())  # -0.0 is 0.0
         if key in self.known:
@@ -251,15 +252,15 @@ class _Enumeration:
         return True
 
     def _near(self, key: tuple[float, ...]) -> bool:
-        """Return whether somebody found is the same but for real features, and too near in them."""
+        """Return True if somebody found is the same except in real features, and too near in these."""
         if not len(self.real) or not self.found:
             return False
         apart = np.abs(np.array(list(self.found)) - np.array(key))
-        reach = self.reach[self.shared]  # a little less, so that rounding counts nobody at its edge
+        reach = self.reach[self.shared]  # a little less, so that rounding does not count people at its edge
         return bool(np.where(reach > 0, apart < 0.999 * reach, apart == 0).all(axis=1).any())
 
     def _small(self, boxes: _Pieces) -> Booleans:
-        """Return (B,) which pieces hold few rows."""
+        """Return (B,) True for pieces that hold few rows."""
         rows = np.prod(np.where(self.problem.domain.integer, boxes.upper - boxes.lower + 1, 1.0), axis=1)
         real = (boxes.lower < boxes.upper)[:, ~self.problem.domain.integer].any(axis=1)
         return np.asarray((rows <= FEW) & ~real & ~boxes.own)
@@ -287,7 +288,7 @@ class _Enumeration:
             self._keep(int(question[k]), g, answer)
 
     def _without(self, boxes: _Pieces, person: Array) -> Iterator[_Pieces]:
-        """What is left of the boxes without a person (shared values), of all pairs."""
+        """Yield the rests of the boxes of all pairs without a person, given by shared values."""
         shared = self.shared
         low, high = person - self.reach[shared], person + self.reach[shared]
         whole = self.problem.domain.integer[shared]
@@ -304,7 +305,7 @@ class _Enumeration:
             rest = _piece(rest, v, lower=low[k], upper=high[k])
 
     def result(self, reason: Reason | None) -> Counterexamples:
-        """Return what was found, at most as many as asked for."""
+        """Return the people found, at most as many as asked for."""
         found = tuple(self.found.values())[: self.count]
         complete = reason is None and not len(self.open) and not self.aside and len(self.found) <= self.count
         certificate = None
@@ -323,7 +324,7 @@ class _Enumeration:
 
 
 def _piece(boxes: _Pieces, v: int, *, lower: float = -np.inf, upper: float = np.inf) -> _Pieces:
-    """The boxes cut to lower <= x_v <= upper; pieces begin anew, as they are smaller."""
+    """Return the boxes cut to lower <= x_v <= upper. Pieces start again at round 0, as they are smaller."""
     low, high = boxes.lower.copy(), boxes.upper.copy()
     low[:, v], high[:, v] = np.maximum(low[:, v], lower), np.minimum(high[:, v], upper)
     return replace(boxes, lower=low, upper=high, rounds=np.zeros_like(boxes.rounds), own=np.zeros_like(boxes.own))

@@ -14,15 +14,15 @@ from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
 MAX_COMBINATIONS = 1000
-"""Of protected values in one query: half a million pairs."""
+"""The most combinations of protected values in one query: half a million pairs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
     """Numbered values of one sensitive feature, or combinations of values of several (their intersection).
 
-    index: of the features.   numbers: (K,) what `to` and `group` of a verdict hold: raw values of one feature, of several the
-    positions of the combinations.   combined: (K, p) the raw values.
+    index: of the features.   numbers: (K,) as in `to` and `group` of a verdict: raw values of one feature, or positions of the
+    combinations of several.   combined: (K, p) the raw values.
     """
 
     schema: Schema
@@ -33,7 +33,7 @@ class Exchange:
 
     @classmethod
     def of(cls, schema: Schema, sensitive: str | Sequence[str]) -> Exchange:
-        """Raises QueryError for too many combinations, SchemaError for unknown features and real ones."""
+        """Return the exchange. Raises QueryError for too many combinations, SchemaError for unknown features and real ones."""
         names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
         values = [schema.values(name) for name in names]
         if len(names) > 1 and (count := int(np.prod([float(len(one)) for one in values]))) > MAX_COMBINATIONS:
@@ -69,11 +69,11 @@ class Exchange:
         return out
 
     def apart(self, raw: Array, number: float) -> Booleans:
-        """Return (B,) which raw rows (B, V) differ from the value in every sensitive feature."""
+        """Return (B,) True for raw rows (B, V) that differ from the value in every sensitive feature."""
         return np.asarray((raw[:, self.index] != self.combined[self._place(number)]).all(axis=1))
 
     def word(self, number: float) -> str | int | float:
-        """Return the value in the schema's words; of several "Female, Black"."""
+        """Return the value in the schema's words; for several features such as "Female, Black"."""
         if len(self.names) == 1:
             return self.schema[self.names[0]].word(number)
         return ", ".join(self.schema.format(name, value) for name, value in self.values(number).items())

@@ -1,7 +1,7 @@
 """Run many tasks of one kind on processes of this machine (joblib) or on a cluster (`engine.cluster`).
 
-Two kinds of arguments are translated on their way to other machines: `Shared` is sent once, not with every task; a `Deadline` is
-the same moment on another machine's clock.
+Two kinds of arguments change on their way to other machines: `Shared` is sent once, not with every task; a `Deadline` becomes the
+same moment on the other machine's clock.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from verifair.memory import keep_freed
 
 T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-"""What `joblib.delayed(function)(...)` gives: the function and its arguments."""
+"""The result of `joblib.delayed(function)(...)`: the function and its arguments."""
 
 MOMENT = 0.05
-"""Seconds that a task is given at least."""
+"""The least seconds that a task is given."""
 ALONE, AWAKE = 0.5, 0.2
-"""Seconds that a search works before it starts other processes, and that each of these then waits for the others."""
+"""Seconds before a search starts other processes, and seconds that each of these then waits for the others."""
 NEAR = 0.25
-"""Share of the time left that a search may take without being hurried: it makes its steps smaller before a deadline."""
+"""A search that takes less than this share of the time left is unaffected by the deadline, before which steps become smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
-    """A moment by this machine's `time.monotonic`, which nobody sets back. It travels to other processes as a time of day, as
+    """A moment by this machine's `time.monotonic`, which cannot be set back. It is sent to other processes as a time of day, as
     machines have no other clock in common.
 
-    counted: where work is counted, the moment by that clock, whose ceiling is the other.
+    counted: where work is counted, the moment by that clock, which the other one limits.
     """
 
     at: float
@@ -66,7 +66,7 @@ class Deadline:
         return self.at - time.monotonic() if self.counted is None else self.counted - clock.now()
 
     def within(self, seconds: float) -> float:
-        """Return so many seconds, or those that are left of them when a task's turn comes; a moment at least."""
+        """Return so many seconds, or the seconds left if they are fewer, as when a task starts late; at least MOMENT."""
         return max(min(seconds, self.left()), MOMENT)
 
     def __reduce__(self) -> tuple[Callable[..., Deadline], tuple[float, float | None]]:
@@ -94,32 +94,33 @@ class Machines(Protocol):
     """Anything that runs tasks on other machines."""
 
     def workers(self) -> int:
-        """Return how many tasks are done at once."""
+        """Return the number of tasks that run at once."""
 
     def as_done(self, tasks: Iterator[Task]) -> Iterator[Any]:
         """Yield the results of tasks as they are done, in any order."""
 
 
 REPLACED = "A worker stopped while some jobs were given to the executor"
-"""What joblib warns of where it replaces a process that has come to hold much memory. Nothing is lost by it."""
+"""joblib's warning when it replaces a process that holds too much memory. Nothing is lost by it."""
 CUT = ".*You could benefit from adjusting the input task iterator"
-"""What it warns of where a caller ends before the last result, as after Ctrl-C."""
-for _message in (REPLACED, CUT):  # once: filters within a generator would be its caller's
+"""joblib's warning when a caller ends before the last result, as after Ctrl-C."""
+for _message in (REPLACED, CUT):  # set once: filters within a generator would change the caller's
     warnings.filterwarnings("ignore", message=_message, module="joblib")
 MACHINES: ContextVar[Machines | None] = ContextVar("MACHINES", default=None)
-"""Who does the tasks of this context, None where this machine does."""
+"""The machines that run the tasks of this context; None for this machine."""
 
 
 def workers(jobs: int) -> int:
-    """Return how many tasks are done at once: by a cluster's workers, else by `jobs` processes, or as joblib's context says."""
+    """Return the number of tasks that run at once: on a cluster's workers, else in `jobs` processes, or as joblib's context
+    says."""
     machines = MACHINES.get()
     return int(joblib.effective_n_jobs(jobs)) if machines is None else max(1, machines.workers())
 
 
 def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
-    """Yield results of `joblib.delayed` tasks as they are done, in any order, by those whom `workers` counts.
+    """Yield results of `joblib.delayed` tasks as they are done, in any order, by as many processes as `workers` returns.
 
-    Where work is counted, results come in the order of the tasks, and are those of one process: see `_in_turn`.
+    Where work is counted, results come in the order of the tasks, and equal those of one process: see `_in_turn`.
     """
     machines, counting = MACHINES.get(), clock.counting()
     if counting is not None and (machines is not None or workers(jobs) > 1):
@@ -131,15 +132,15 @@ def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
 def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterator[Any]:
     """Yield results in the order of the tasks, and count their work as if each had begun when the one before it had ended.
 
-    Other processes count from what the clock shows when they are given a task, which is early. A task that took more than NEAR of
-    what is left in its turn, and so would have been cut or hurried, is done again, here: an effort does the same with any number of
-    processes.
+    Other processes count from the clock's value when they are given a task, which is too early. A task that took more than NEAR of
+    what is left in its turn, so that the deadline would have affected it, is done again here. So a run with an effort gives the
+    same results with any number of processes.
     """
     given: dict[int, Task] = {}
 
     def numbered() -> Iterator[Task]:
         for number in count():
-            with clock.counted(counting.ceiling, counting.spent):  # joblib asks in threads of its own, which have none
+            with clock.counted(counting.ceiling, counting.spent):  # joblib takes tasks in its own threads, which have no clock
                 task = next(tasks, None)
             if task is None:
                 return
@@ -149,7 +150,7 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
     def unordered() -> Iterator[tuple[int, tuple[Any, float]]]:
         results = as_done(numbered(), jobs)
         while True:
-            with clock.uncounted():  # joblib's own threads get no clock; who receives the results has one
+            with clock.uncounted():  # joblib's own threads get no clock; the caller has one
                 one = next(results, None)
             if one is None:
                 return
@@ -166,7 +167,7 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
 
 
 def _sorted(results: Iterator[tuple[int, T]]) -> Iterator[T]:
-    """Yield results that come with their numbers, 0, 1, ..., in the order of these, each as soon as those before it are there."""
+    """Yield numbered results in the order of their numbers 0, 1, ..., each as soon as those before it are there."""
     done: dict[int, T] = {}
     turn = 0
     for number, found in results:
@@ -177,9 +178,9 @@ def _sorted(results: Iterator[tuple[int, T]]) -> Iterator[T]:
 
 
 def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], threads: int) -> Iterator[T]:
-    """Yield what a function returns for many arguments, in their order, by threads of this process or a cluster's workers.
+    """Yield the results of a function for many arguments, in their order, by threads of this process or a cluster's workers.
 
-    For functions that release the lock and whose work is not counted.
+    For functions that release Python's global lock, and whose work is not counted.
     """
     machines = MACHINES.get()
     if machines is not None:
@@ -192,14 +193,14 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
         for one in results:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
             yield one
     finally:
-        with warnings.catch_warnings():  # who ends before the last is not warned: results without use are no loss
+        with warnings.catch_warnings():  # no warning if the caller ends early: unused results are no loss
             warnings.simplefilter("ignore")
             results.close()
 
 
 class Helpers(Generic[T]):
-    """Who does a function for a search, beside this process: other processes, which are started once the search has taken a while
-    and help from when they are ready, or the workers of a cluster."""
+    """Other processes that compute a function for a search, or the workers of a cluster. The processes are started after the search
+    has run for a while, and help as soon as they are ready."""
 
     def __init__(self, function: Shared[Callable[..., T]], jobs: int) -> None:
         self.function, self.jobs = function, jobs
@@ -207,7 +208,7 @@ class Helpers(Generic[T]):
         self._starting: threading.Thread | None = None
 
     def ready(self) -> int:
-        """Return how many tasks can be done at once now."""
+        """Return the number of tasks that can run at once now."""
         if MACHINES.get() is not None or not _processes(self.jobs):
             return workers(self.jobs)
         if self._starting is None and time.monotonic() >= self._alone_until:
@@ -216,18 +217,18 @@ class Helpers(Generic[T]):
         return 1 if self._starting is None or self._starting.is_alive() else workers(self.jobs)
 
     def steps(self) -> int:
-        """Return into how many tasks the search may divide its next step where that changes what it does: where work is counted
-        into one, as an effort does the same with any number of processes."""
+        """Return into how many tasks the search may divide its next step if that changes its results: into one where work is
+        counted, so that results do not depend on the number of processes."""
         return 1 if clock.counting() is not None else self.ready()
 
     def together(self, arguments: Sequence[tuple[Any, ...]]) -> list[T]:
-        """Return what the function returns for many arguments, in their order; for a single one it is called here."""
+        """Return the function's results for many arguments, in their order; for a single one it is called here."""
         if len(arguments) < 2:
             return [self.function.value(*one) for one in arguments]
         return list(_sorted(as_done(_numbers(self.function, enumerate(arguments)), self.jobs)))
 
     def each(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
-        """Yield what the function returns for many arguments, with their numbers, in any order: here until others are ready."""
+        """Yield (number, result) for many arguments, in any order; the function is called here until others are ready."""
         given = enumerate(arguments)
         while MACHINES.get() is None and self.ready() < 2:
             one = next(given, None)
@@ -237,18 +238,18 @@ class Helpers(Generic[T]):
         yield from as_done(_numbers(self.function, given), self.jobs)
 
     def _start(self) -> None:
-        with suppress(Exception):  # the search will meet it
+        with suppress(Exception):  # the search will raise it, too
             for _ in _here((joblib.delayed(_awake)(self.function) for _ in range(self.jobs)), self.jobs):
                 pass
 
 
 def _awake(function: Shared[Callable[..., T]]) -> None:
-    """Take a function, which imports what it needs, and leave the next one to another process."""
+    """Receive a function, which imports its modules, and wait, so that another process takes the next one."""
     time.sleep(AWAKE)
 
 
 def spread(jobs: int) -> Spread:
-    """Return a function that calls another one with many arguments, in batches: the checker uses it for processes or machines."""
+    """Return a function that calls another one with many arguments on processes or machines. The checker uses it."""
 
     def results(function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
         common = Shared(value=function)
@@ -271,13 +272,13 @@ def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) 
 
 
 def _processes(jobs: int) -> bool:
-    """Return whether joblib does tasks by processes that it starts itself: Ray's have other parents."""
+    """Return True if joblib runs tasks in processes that it starts itself: Ray's have other parents."""
     return isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1
 
 
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
-    """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
-    the way. Raises ProcessError where a process was killed."""
+    """Yield results from joblib. A backend that only returns lists (Ray's) gets tasks in rounds, so that results can be kept on the
+    way. Raises ProcessError if a process was killed."""
     own = _processes(jobs)
     children = {"initializer": _begin, "initargs": (os.getpid(),)} if own else {}
     failed: list[Exception] = []
@@ -312,10 +313,10 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def unheard(*trackers: ModuleType) -> Iterator[None]:
-    """Processes that are started within the context never hear Ctrl-C, which a terminal sends to all of them: this process answers
-    it, and may still want their results.
+    """Context whose new processes ignore Ctrl-C, which a terminal sends to all processes: this process handles it, and may still
+    need their results.
 
-    trackers: of resources, which start a process of their own first, and would unblock the signal.
+    trackers: resource trackers, which otherwise start a process of their own first, and would unblock the signal.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -330,8 +331,8 @@ def unheard(*trackers: ModuleType) -> Iterator[None]:
 
 
 def _begin(parent: int) -> None:
-    """Keep freed memory; end this process soon after its parent, which may be killed at any time, also before this is called:
-    otherwise it would wait minutes for another task."""
+    """Set up a new process: keep freed memory, and end soon after the parent, which may be killed at any time, even before this
+    call. Otherwise this process would wait minutes for another task."""
     keep_freed()
 
     def watch() -> None:
@@ -345,6 +346,6 @@ def _begin(parent: int) -> None:
 def _counted(
     number: int, spent: float, seconds: float, function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> tuple[int, tuple[T, float]]:
-    """Call a function in another process, on a clock that shows `spent`; return also its number, and what it counts."""
+    """Call a function in another process, on a clock that starts at `spent`; return its number, its result and its work."""
     with clock.counted(time.monotonic() + seconds, spent) as counting:
         return number, (function(*args, **kwargs), counting.spent - spent)

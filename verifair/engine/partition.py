@@ -1,7 +1,7 @@
 """Partitioned certification (Fairify): decide every part of a box, and keep verdicts and proofs in a store.
 
-Reads top to bottom: the parts are taken in chunks, several processes at once; each chunk is decided by batched branch-and-bound on
-the inputs, what that leaves open by neuron branching, and what is still open by more of the first. A part is PROVED when all its
+Reads top to bottom: the parts are taken in chunks, by several processes at once. Each chunk is decided by batched branch-and-bound
+on the inputs; questions left open by neuron branching; those still open by more branch-and-bound. A part is PROVED when all its
 pairs of copies are, in both directions, and VIOLATED as soon as one has an exact witness.
 Sound? yes, every proof goes into the store and `check` re-proves it.   Complete? yes, within time and boxes.
 """
@@ -41,22 +41,22 @@ from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
 QUESTIONS = 2048
-"""About so many questions a chunk: enough for BLAS, few enough to lose little."""
+"""Questions of a chunk, about: enough for BLAS, and few enough to lose little."""
 CHUNKS = 16
-"""At least so many chunks where networks have DEEP hidden layers: some parts take a hundred times as long as others, and processes
-share chunks. Other networks take longer in all where chunks are small."""
+"""The fewest chunks for networks of DEEP hidden layers: some of their parts take a hundred times as long as others, and processes
+share chunks. For other networks small chunks take longer in all."""
 FIRST, FIRST_DEEP = 400, 64_000
-"""Boxes a question gets before neuron branching has a go. In networks of DEEP hidden layers its 400 regions take as long as 16,000
-boxes, and boxes decide nearly all questions, some after 20,000; what comes after neuron branching begins anew."""
+"""Boxes of a question before neuron branching tries it. In networks of DEEP hidden layers its 400 regions take as long as 16,000
+boxes, and boxes decide nearly all questions, some after 20,000; boxes after neuron branching start from the beginning."""
 PHASE_NODES = 400
 MAX_NODES, MAX_NODES_OF_TREES = 100_000, 20_000_000
-"""Boxes a question may take. A box of trees takes microseconds, and nothing else decides what they leave open."""
+"""The most boxes of a question. For trees a box takes microseconds, and no other method decides questions left open."""
 REASONS = tuple(Reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRun:
-    """What all chunks of a run share: the query, its partition, and the limits of each."""
+    """The data that all chunks of a run share: the query, its partition, and the limits of each chunk."""
 
     query: IndividualFairness
     partition: Partition
@@ -74,7 +74,7 @@ def certify_partition(
 
     size: number of values in a block; parts are the products of blocks.   budget: seconds for the whole run, boxes (nodes) for each
     question.   resume: continue the run in the store.   progress: called with (parts done, all parts).
-    Chunks of neighbouring parts are taken in a random order (by seed), so a run that ends early is no fair sample of all parts.
+    Chunks of neighbouring parts are taken in a random order (by seed): a run that ends early is no uniform sample of all parts.
     Returns: the path of the store. Raises QueryError for a size below 2, DataError for a store of another question.
     """
     query.require_favourable("a partition")
@@ -116,8 +116,8 @@ def certify_partition(
 
 
 def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tuple[int, int]]:
-    """Yield (first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
-    k -> a k + b modulo their number, with a prime to it."""
+    """Yield (first, size) of all chunks of `step` parts until the deadline, in a pseudo-random order that takes no memory:
+    k -> a k + b modulo their number, with a coprime to it."""
     chunks = -(-count // step)
     rng = np.random.default_rng(seed)
     a, b = (int(rng.integers(1, chunks + 1)) for _ in range(2))
@@ -136,7 +136,7 @@ def partition_of(query: IndividualFairness, size: int, box: tuple[Array, Array])
 
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
-    """Return everything that determines the answers in a store, and the number of parts in a chunk (`step`)."""
+    """Return all data that determine the answers in a store, and the number of parts in a chunk (`step`)."""
     names, parts = [feature.name for feature in query.schema.features], partition_of(query, size, box).count
     return {
         "network_sha256": query.network.source_sha256,
@@ -158,7 +158,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
 
 
 def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk | None:
-    """Decide parts first ... first + count - 1. None where it begins after the deadline: they are not reached."""
+    """Decide parts first ... first + count - 1. Return None if it begins after the deadline: they are not reached."""
     if deadline.left() < 0:
         return None
     started = clock.now()
@@ -176,7 +176,7 @@ def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline
 
 
 class _Chunk:
-    """One chunk under way: the questions of its parts, and what has been found out about them."""
+    """The state of one chunk: the questions of its parts, and their answers so far."""
 
     def __init__(
         self, task: PartitionRun, deadline: Deadline, problem: TwinProblem, part: Integers, pair: Integers, count: int
@@ -187,7 +187,7 @@ class _Chunk:
         self.nodes = 0
         self.trees: dict[int, list[Tree]] = {}  # by question: the trees of its goals
         self.float32 = np.zeros(len(part), dtype=bool)  # by question: its proof is certified for float32
-        self.short = np.zeros(len(part), dtype=bool)  # by question: no proof of it will be
+        self.short = np.zeros(len(part), dtype=bool)  # by question: no proof can be certified
         self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
 
     def decide(self) -> None:
@@ -202,15 +202,15 @@ class _Chunk:
             self._by_inputs(left, self.task.max_nodes)
 
     def _unproved(self) -> Booleans:
-        """Return (Q,) questions without a proof."""
+        """Return (Q,) True for questions without a proof."""
         return np.array([q not in self.trees for q in range(len(self.part))], dtype=bool)
 
     def _open_questions(self) -> Integers:
-        """Questions without a proof of parts that are not refuted."""
+        """Return the questions without a proof, of parts that are not refuted."""
         return np.flatnonzero(self._unproved() & ~self.short & (self.status[self.part] != VIOLATED))
 
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
-        """Decide questions as far as time goes; as many at once as can be made ready in half of the time that is left."""
+        """Decide questions as long as there is time, as many at once as can be prepared in half of the time left."""
         while len(questions):
             left = self.deadline.left()
             if left <= 0:
@@ -242,7 +242,7 @@ class _Chunk:
             )
 
     def _settle(self) -> Booleans:
-        """Parts all of whose questions are proved are; returns the questions (Q,) without a proof."""
+        """Mark parts as proved if all their questions are; return (Q,) True for questions without a proof."""
         unproved = self._unproved()
         left = np.zeros(len(self.status), dtype=bool)
         left[self.part[unproved]] = True
@@ -255,7 +255,7 @@ class _Chunk:
         self.witnesses.setdefault(part, (question, goal, x, margins))
 
     def _by_neurons(self, questions: Integers) -> None:
-        """Neuron branching for one question after the other, both directions; a proof, a witness, or nothing."""
+        """Try neuron branching for one question after the other, in both directions: each gets a proof, a witness, or neither."""
         for q in questions.tolist() if self.problem.network.programs else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
@@ -277,7 +277,7 @@ class _Chunk:
         self._settle()
 
     def _certified(self) -> npt.NDArray[np.int8]:
-        """Return (P,) parts all of whose proofs are certified for float32."""
+        """Return (P,) 1 for parts all of whose proofs are certified for float32."""
         certified = self.status == PROVED
         certified[self.part[~self.float32]] = False
         return np.asarray(certified, dtype=np.int8)

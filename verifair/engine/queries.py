@@ -30,12 +30,12 @@ from verifair.schema.schema import Feature, Schema
 Arithmetic = Literal["real", "float32"]
 Quantity = Literal["probability", "log-odds", "share of votes", "value"]
 PROBABILITIES: tuple[Quantity, ...] = ("probability", "share of votes")
-"""Those that are the probability that a model gives."""
+"""Quantities that stand for a probability that the model gives."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PersistentBias(Shown):
-    """Is the network more confident in x than in its counterfactual x', throughout the neighbourhood?  (PBA, eq. 1-8)
+    """The question: is the network more confident in x than in its counterfactual x', throughout the neighbourhood?  (PBA, eq. 1-8)
 
         min over |z_num - z~_num| <= delta units of   (f_ci - f_cj)(x) - (f_ci - f_cj)(x')   > 0
 
@@ -66,7 +66,8 @@ class PersistentBias(Shown):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Robustness(Shown):
-    """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
+    """The question: does the decision on x survive every perturbation in the neighbourhood?  (robustness bias RB, Nanda et al.
+    2021)
 
     sensitive: features that never move; the same is then also asked of every counterfactual of x (*flipped*).
     delta, arithmetic: as in `PersistentBias`.
@@ -110,8 +111,8 @@ class PairQuestion(Shown):
 
     @property
     def pinned(self) -> list[int]:
-        """Positions of the relaxed features of which every pair of values is a question: all of them for trees, and for networks
-        those that no constant shift of a column describes (categories, scaled numbers)."""
+        """Positions of relaxed features that need a question for every pair of values: all of them for trees; for networks those
+        whose differences are no constant shift of a column (categories, scaled numbers)."""
         index, trees = [self.schema.index(name) for name in self.relax], self.network.of_trees
         return [v for v in index if trees or not _unscaled(self.schema.features[v])]
 
@@ -125,12 +126,12 @@ class PairQuestion(Shown):
 
     @property
     def odds(self) -> bool:
-        """Whether the question is about probabilities or log-odds, and not about decisions."""
+        """True if the question is about probabilities or log-odds, and not about decisions."""
         return False
 
     @property
     def gaps(self) -> bool:
-        """Whether the question is how far something moves, and not whether decisions flip."""
+        """True if the question is about a gap, and not about flips of decisions."""
         return True
 
     @property
@@ -140,7 +141,7 @@ class PairQuestion(Shown):
 
     @property
     def quantity(self) -> Quantity:
-        """The name of what is compared between the two rows."""
+        """The name of the quantity that is compared between the two rows."""
         if self.scale == "probability":
             return "probability"
         if self.schema.outcome.of == "value":
@@ -151,7 +152,7 @@ class PairQuestion(Shown):
 
     @property
     def thresholds(self) -> list[tuple[int, int]]:
-        """Pairs (k + 1, k) of decisions: for each, whether a person gets k + 1 or higher must not flip."""
+        """Pairs (k + 1, k) of decisions, one for each threshold "k + 1 or higher" at which no decision may flip."""
         return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
 
     def __post_init__(self) -> None:
@@ -163,11 +164,11 @@ class PairQuestion(Shown):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IndividualFairness(PairQuestion):
-    """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
+    """The question: is nobody in the box treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
     epsilon: None: no decision flips. A number: the probability of the positive class never differs by more than that (HyFair); for
     forests the share of votes, for regression models the value.
-    signs: what a flip is. "deployed": the logit is above 0 for one row and not for the other, as the model decides (with two
+    signs: the rule for flips. "deployed": the logit is above 0 for one row and not for the other, as the model decides (with two
     logits: the positive one is the larger; a tie is negative). "strict": above 0 for one and below 0 for the other (Fairify).
     classes: "favourable": a flip is between favourable and other decisions. "any": between any two of several classes (a tie goes
     to the lower one). With a single score both mean the schema's threshold.
@@ -224,18 +225,18 @@ class IndividualFairness(PairQuestion):
 
     @property
     def epsilon_of(self) -> Quantity | None:
-        """The name of what may move by at most epsilon; None for questions about decisions."""
+        """The name of the quantity that may differ by at most epsilon; None for questions about decisions."""
         return None if self.epsilon is None else self.quantity
 
     @property
     def rule(self) -> Signs | None:
-        """What a flip is (`signs`); None for questions about probabilities."""
+        """The rule for flips (`signs`); None for questions about probabilities."""
         return self.signs if self.epsilon is None else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ProbabilityGap(PairQuestion):
-    """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
+    """The largest gap between the probabilities of two people who differ in protected values.  (HyFair, max |F(x,z) - F(x,z')|)
 
     scale: "probability", or "logit" for the gap between log-odds, or between the values of a regression model. The other fields
     are those of `PairQuestion`. `verifair.verify` answers with a pair (a lower bound) and a certified upper bound.
@@ -265,7 +266,7 @@ class ProbabilityGap(PairQuestion):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KDiscrimination(Shown):
-    """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
+    """The largest number of outcome buckets of one person, over all protected combinations.  (HyFair, k-discrimination)
 
     buckets: number B of outcomes. 2: the two decisions of the model. More: equal parts (i / B, (i + 1) / B] of [0, 1] (the first
     includes 0) for the probability of decision 1 (with several classes: of the favourable ones together, by softmax).
@@ -299,7 +300,7 @@ class KDiscrimination(Shown):
 
     @property
     def probable(self) -> bool:
-        """Whether the buckets are parts of a probability, and not the two decisions."""
+        """True if the buckets are intervals of a probability, and not the two decisions."""
         return of_probability(self.buckets, self.schema, self.network)
 
     def combinations(self) -> Array:
@@ -318,7 +319,7 @@ Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDis
 
 
 def _settle(query: Any) -> None:
-    """Replace the query's model and schema by those that `Schema.settled` returns."""
+    """Replace the query's model and schema by the result of `Schema.settled`."""
     ready(query.network)
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", network)
@@ -372,7 +373,7 @@ def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:
 
 
 def _unscaled(feature: Feature) -> bool:
-    """Return whether the network takes the feature's whole numbers, or codes, as they are."""
+    """Return True if the network takes the feature's whole numbers, or codes, unscaled."""
     return feature.kind in ("integer", "categorical") and feature.affine == (0.0, 1.0)
 
 
@@ -400,7 +401,7 @@ def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any])
 
 
 def _sizes(delta: Sequence[float]) -> tuple[float, ...]:
-    """Return the different neighbourhood sizes. Raises QueryError for an empty list, and for anything but a number from 0."""
+    """Return the distinct neighbourhood sizes. Raises QueryError for an empty list, and for anything but numbers of 0 or more."""
     if not len(delta):
         raise QueryError("delta is empty: pass at least one neighbourhood size in units, e.g. delta=[1, 2, 3]")
     for value in delta:

@@ -1,4 +1,4 @@
-"""Translate queries about rows and boxes, in names, into problems of arrays."""
+"""Translate queries about rows and boxes, given by names, into problems given as arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from verifair.schema.naming import assigned, unquoted
 from verifair.schema.schema import Schema
 
 MAX_QUESTIONS = 1_000_000
-"""Of one query: pairs of protected combinations times shifts."""
+"""The most questions of one query: pairs of protected combinations times shifts."""
 
 OBSERVED = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
 FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
@@ -58,8 +58,8 @@ def classes(network: Model) -> int:
 def decisions(network: Model, x: Array) -> Integers:
     """Return the class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
 
-    Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding. Of
-    smooth networks balls decide instead, and -1 stands for a row so near to a tie that they cannot tell: it is in no class.
+    Decided in float64 if the winner is clear, else exactly, so that eligibility never depends on rounding. For smooth networks
+    balls decide instead, and -1 stands for a row so near to a tie that they cannot tell: it has no class.
     """
     logits = network.forward(x)
     if network.outputs == 1:
@@ -67,7 +67,7 @@ def decisions(network: Model, x: Array) -> Integers:
     ordered = np.sort(logits, axis=1)
     apart = ordered[:, -1] - ordered[:, -2]
     close = np.arange(len(x))
-    for rows in (np.abs(x).max(axis=0, initial=0.0)[None], x):  # the error of all rows together suffices for most of them
+    for rows in (np.abs(x).max(axis=0, initial=0.0)[None], x):  # a common error of all rows suffices for most of them
         error = _evaluation_error(network, rows if len(rows) == 1 else rows[close])
         close = close[~(apart[close] > 4 * error)]
     winner = logits.argmax(axis=1)
@@ -82,7 +82,7 @@ def decisions(network: Model, x: Array) -> Integers:
 
 
 def _by_balls(network: Model, x: Array) -> int:
-    """Return the class of one network input (n,) of a smooth network; -1 where no precision tells."""
+    """Return the class of one network input (n,) of a smooth network; -1 if no precision decides it."""
     for bits in PRECISIONS:
         with precision(bits):
             row = network.forward(Balls.of(x[None])).rows()[0]
@@ -94,7 +94,7 @@ def _by_balls(network: Model, x: Array) -> int:
 
 
 def _evaluation_error(network: Model, x: Array) -> Array:
-    """Return (B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    """Return (B,) bounds of the error of float64 logits: the sizes of all terms, without cancellation, times the error of sums."""
     if isinstance(network, ComparedTrees):
         return 2 * _evaluation_error(network.whole, x)
     if isinstance(network, TreeEnsemble):
@@ -109,8 +109,8 @@ def _evaluation_error(network: Model, x: Array) -> Array:
     for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         lost += factor(layer.weight.shape[1])
-        if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; a curve is off by ERROR (|a| + 1), which lost size pays for
-            squared = layer.squared  # twice what a is off by, relatively, and a little
+        if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; this also covers the curve's error ERROR (|a| + 1)
+            squared = layer.squared  # twice the relative error of a, and a little more
             size = np.where(squared, size * size, np.where(layer.shaped, 2.0, 1.0) * (size + 1))
             lost = (2.01 if squared.any() else 1.0) * lost + 2 * ERROR
     return np.asarray(lost * size.max(axis=1) + TINY)
@@ -133,7 +133,7 @@ def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]
 def bias_problem(
     network: Model, schema: Schema, raw: Array, sensitive: str | Sequence[str], to: Array, delta: float, classes: tuple[int, int]
 ) -> TwinProblem:
-    """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped.
+    """Return PBA's problem for rows raw (B, V) and counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped.
 
     to: raw values of one feature, or numbers of combinations (`Exchange`).   classes: of the rows themselves, and the other one.
     """
@@ -149,7 +149,7 @@ def bias_problem(
 def robustness_problem(
     network: Model, schema: Schema, raw: Array, delta: float, sensitive: str | Sequence[str] | None, classes: tuple[int, int]
 ) -> TwinProblem:
-    """Robustness of the decision classes[0] over classes[1] around rows raw (B, V). Both copies are the same here.
+    """Return the problem of the robustness of classes[0] over classes[1] around rows raw (B, V). Both copies are the same here.
 
     A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
     """
@@ -159,7 +159,7 @@ def robustness_problem(
 
 
 def decided_problem(network: Model, schema: Schema, lower: Array, upper: Array, classes: tuple[int, int]) -> TwinProblem:
-    """Is classes[0] decided over classes[1] throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
+    """Return the problem: classes[0] wins over classes[1] in all of the raw boxes lower, upper (B, V). Ties go to the lower class."""
     batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
     goal = Goal(rows=np.array([[1.0, 0.0]]), strict=classes[0] > classes[1])
     return TwinProblem(network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(goal,))
@@ -176,10 +176,10 @@ def no_gap(epsilon: float, scale: Scale = "probability") -> tuple[Goal, Goal]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
-    """All pairs of copies that a fairness query compares: P pairs of protected values z < z', with every shift of what is relaxed.
+    """All pairs of copies that a fairness query compares: P pairs of protected values z < z', with every shift of relaxed features.
 
-    index: protected variables.   z, z_prime: (P, p) values.   shift: (P, V) whole numbers x' is shifted by.
-    pinned: variables whose columns a shift moves by no constant, categories and scaled numbers: there x has one value a question.
+    index: protected variables.   z, z_prime: (P, p) values.   shift: (P, V) whole numbers by which x' is shifted.
+    pinned: variables whose shift moves columns by no constant (categories, scaled numbers): there x has one value in each question.
     """
 
     index: list[int]
@@ -229,7 +229,7 @@ class Pairs:
     def batch(
         self, domain: Domain, lower: Array, upper: Array, within: tuple[Array, Array]
     ) -> tuple[TwinBatch, Integers, Integers]:
-        """Return every pair asked in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
+        """Return a question for every pair in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
 
         The first copy, that of z, lies in the box; the second one may be shifted out of it, but not out of `within` (V,), (V,).
         Over boxes that make up `within` every pair of rows is asked about exactly once. Shifts that leave no room are left out.
@@ -257,14 +257,14 @@ class Pairs:
 
 
 def questions_of(query: PairQuestion) -> tuple[tuple[Array, Array], TwinBatch]:
-    """Return the query's raw box, (V,) and (V,), and every pair of copies asked about in it."""
+    """Return the query's raw box, (V,) and (V,), and a question for every pair of copies in it."""
     lower, upper = box_of(query.schema, query.box)
     batch, _, _ = Pairs.of(query, lower, upper).batch(query.schema.domain, lower[None], upper[None], (lower, upper))
     return (lower, upper), batch
 
 
 def check_possible(query: IndividualFairness) -> None:
-    """Raise QueryError when constraints forbid x or x' of every pair outright: a proof about no one is true, and misleads."""
+    """Raise QueryError if constraints forbid x or x' of every pair: a proof about nobody would be true, but misleading."""
     _, batch = questions_of(query)
     impossible = query.schema.domain.impossible
     gone = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
@@ -276,9 +276,9 @@ def check_possible(query: IndividualFairness) -> None:
 
 
 def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...], classes: tuple[int, int] = (1, 0)) -> TwinProblem:
-    """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class.
+    """Return questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class.
 
-    classes: a class and the next lower one, where flips between any two of several are asked about; only `verify` asks for all.
+    classes: a class and the next lower one, for flips between any two of several classes; only `verify` asks about all of these.
     """
     return TwinProblem(
         network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, *classes), goals=goals,
@@ -287,8 +287,7 @@ def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...],
 
 
 def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
-    """No decision flips (`signs`: where a margin of 0 counts), or no probability differs by more than epsilon: a goal for each
-    direction."""
+    """Return a goal for each direction: no decision flips (by the rule `signs`), or no probability differs by more than epsilon."""
     if query.epsilon is not None:
         return no_gap(query.epsilon, query.scale)
     if query.signs == "deployed":
@@ -305,7 +304,7 @@ def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple
 
 
 def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
-    """Return raw bounds (V,) of a box by names: a value, or (low, high); features not named keep their whole range."""
+    """Return raw bounds (V,), (V,) of a box given by names: a value, or (low, high); other features keep their whole range."""
     domain = schema.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
     for name, given in box.items():
@@ -316,7 +315,7 @@ def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
         ends = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
         categories = schema[name].categories or ()
         if isinstance(given, tuple) and (whole := ":".join(map(str, given))) in categories and not set(given) <= set(categories):
-            ends = (whole, whole)  # a category, which the command line takes for a range
+            ends = (whole, whole)  # a category's name that the command line split like a range
         if len(ends) != 2:
             raise QueryError(f"box of {name!r}: {given!r}, expected one value or a pair (low, high)")
         low, high = (schema.raw_value(name, end) for end in ends)

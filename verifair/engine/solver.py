@@ -1,9 +1,9 @@
-"""One goal by a solver: LP, MILP or SMT, asked to decide it, and what its word is worth.
+"""One goal decided by a solver (LP, MILP or SMT), and how far its answer can be trusted.
 
-A MILP stops at the first point that violates the goal, or at a bound that suffices for a claim (`Budget`'s stops); where exact
-evaluation rejects its point it goes on, at last to its optimum.
+A MILP stops at the first point that violates the goal, or at a bound that suffices for a claim (`Budget`'s stops). If exact
+evaluation rejects its point it continues, in the end to its optimum.
 
-Sound? a solver's "proved" is only ever a claim, above its tolerance and on programs whose numbers it can handle; its points count
+Sound? a solver's "proved" is only a claim, above its tolerance and on programs whose numbers it can handle; its points count only
 once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MILP up to its tolerances; LP is not.
 """
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:  # numba is loaded for trees alone
     from encoders.trees.twin import TreeTwin
 
 MAX_LINES = 50
-"""Of a probability curve, added one at a time where a solver's point calls for one."""
+"""The most lines of a probability curve, which are added one at a time where a solver's point needs one."""
 LARGEST_SCALE = 1e7
-"""Of a program's coefficients and bounds. Beyond it float64 solvers were seen to be wrong by any amount: they claim nothing."""
+"""Largest coefficient or bound of a program with claims. Beyond it float64 solvers were seen to be wrong by any amount."""
 
 
 LEAST_TOLERANCE = 1e-7
-"""Programs other than SMT's hold float32 roundings of inputs: an exact solver is given the slack that others take, and what it says
-of one holds up to this, over its scale."""
+"""Programs other than SMT's contain float32 roundings of inputs. So an exact solver gets the tolerance that others have anyway, and
+its answer holds up to this, times the program's scale."""
 BUILDING = {"milp": 1e-6, "lp": 1e-6, "smt": 5e-5}
-"""Seconds for each of the network's weights that building a program takes, before a solver hears of a time limit."""
+"""Seconds to build a program, for each of the network's weights; a solver's time limit starts only after that."""
 DEAF = 2.3e-8
-"""Seconds, times nonzeros^1.5, for which HiGHS prepares a network's MIP before it looks at the clock: 0.8, 7 and 197 s were
-measured for 128,000, 458,000 and 4.2 million."""
+"""Seconds, times nonzeros^1.5, that HiGHS prepares a network's MIP before it checks its time limit: 0.8, 7 and 197 s were measured
+for 128,000, 458,000 and 4.2 million nonzeros."""
 REJECTED = 2
 """Points that exact evaluation may reject before a solver is asked for its optimum."""
 
 
 def left(budget: Budget, deadline: float) -> Budget:
-    """Return the same budget with the seconds that are left; a solver needs a positive number."""
+    """Return the budget with the seconds that are left, at least a little: a solver needs a positive number."""
     return replace(budget, seconds=max(deadline - clock.now(), 1e-3))
 
 
@@ -69,13 +69,13 @@ def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
 
 
 def _encoded(twin: Twin | TreeTwin, q: int, goal: Goal, method: str) -> Encoding | TreeProgram:
-    if not isinstance(twin, Twin):      # one program: whole shares of leaves follow from whole thresholds, exactly
+    if not isinstance(twin, Twin):      # one program for MILP and SMT: integral thresholds make the leaves' variables integral
         from encoders.programs.trees import TreeProgram
 
         return TreeProgram.of(twin, q, goal)
     box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
     match method:
-        case "milp":  # difference rows pay where both copies count at once
+        case "milp":  # difference rows pay if a row is about both copies
             return big_m(box, difference=goal.gap is not None)
         case "lp":
             return triangle(box)
@@ -88,8 +88,8 @@ def ask(
 ) -> GoalAnswer:
     """Decide one goal by LP, MILP or SMT: all its rows in one program.
 
-    The solver is asked again, MAX_LINES times at most, where a point at which no row holds has a gap that is small enough: with
-    another line of the curve; and where a point that ended the search is no counterexample: with a lower threshold.
+    The solver is asked again, at most MAX_LINES times: with another line of the curve if its point breaks every row but has a gap
+    that is small enough; and with a lower threshold if the point that ended the search is no counterexample.
     """
     goal = twin.problem.goals[g]
     current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
@@ -98,7 +98,7 @@ def ask(
         return replace(current, reason=Reason.TIME)
     encoding = _encoded(twin, q, goal, method)
     backend = registry.get(solver or ("z3" if method == "smt" else "highs"))
-    # A point of a relaxation is rarely one of the network: its optimum is asked for, the worst of them.
+    # A point of a relaxation is rarely one of the network, so the relaxation's optimum is asked for.
     below = 0.0 if method == "milp" else None
     rejected = 0
     for _ in range(MAX_LINES):
@@ -132,9 +132,9 @@ def _deaf(program: Program) -> float:
 
 
 def loosened(program: Program) -> Program:
-    """Return the program with inequalities and bounds a rounding further out; equations stay, as each has a free column.
+    """Return the program with inequalities and bounds relaxed by a rounding error; equations stay, as each has a free column.
 
-    A true point meets the rows up to rounding alone, which a solver in exact arithmetic would take for a fact.
+    The network's points satisfy the rows only up to rounding errors, which a solver in exact arithmetic would not tolerate.
     """
     slack = LEAST_TOLERANCE * max(1.0, float(np.abs(program.rows.data).max(initial=0.0)))
     row = np.where(program.row_lower < program.row_upper, slack, 0.0)
@@ -146,22 +146,22 @@ def loosened(program: Program) -> Program:
 
 
 def sufficient(tolerance: float) -> float:
-    """Return what a bound, over its program's scale, must exceed before it is a claim, for a backend of this tolerance."""
+    """Return the number that a bound, divided by its program's scale, must exceed to count as a claim of such a backend."""
     return 10 * max(tolerance, LEAST_TOLERANCE)
 
 
 def _lower(below: float, outcome: Outcome, program: Program) -> float:
-    """Return the next threshold for points, after one that met `below` was rejected: twice as low, and beyond what tolerances
+    """Return the next threshold for points, after one below `below` was rejected: twice as low, and lower than tolerances can
     explain."""
     met = below if outcome.primal_bound is None else min(below, outcome.primal_bound)
     return 2 * met - sufficient(outcome.tolerance) * _scale(program)
 
 
 def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: GoalAnswer) -> None:
-    """Raise Disagreement when a solver's bounds exclude what the engine has proved or met; 1e-4 is far beyond its tolerance."""
+    """Raise Disagreement if a solver's bounds contradict those that the engine proved or found by 1e-4, far above its tolerance."""
     slack = 1e-4 * (1 + abs(known.upper)) if np.isfinite(known.upper) else np.inf
     too_high = outcome.dual_bound is not None and outcome.dual_bound > known.upper + slack
-    # A point within a solver's tolerance of feasible may lie a little below the true minimum, never a lot.
+    # A point that is feasible up to a solver's tolerance may lie a little below the true minimum, but never far.
     too_low = outcome.primal_bound is not None and outcome.values is not None and outcome.primal_bound < known.lower - slack
     if too_high or too_low:
         claimed = f"minimum within [{outcome.dual_bound}, {outcome.primal_bound}]"
@@ -182,7 +182,7 @@ class _Question:
 def _judge(
     question: _Question, outcome: Outcome, encoding: Encoding | TreeProgram, program: Program, current: GoalAnswer
 ) -> GoalAnswer:
-    """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
+    """Return the answer for a solver's outcome: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
     problem, q, g, method = question.problem, question.q, question.g, question.method
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
     if outcome.values is not None:
@@ -207,7 +207,7 @@ def _judge(
 
 
 def _scale(program: Program) -> float:
-    """Tolerances are absolute, so what they can hide grows with the numbers in a program: its largest coefficient or bound."""
+    """Return a program's largest coefficient or bound: tolerances are absolute, so the errors that they hide grow with it."""
     bounds = np.abs(np.concatenate([program.lower, program.upper]))
     return float(max(1.0, np.abs(program.rows.data).max(initial=0.0), bounds[np.isfinite(bounds)].max(initial=0.0)))
 
@@ -215,15 +215,15 @@ def _scale(program: Program) -> float:
 def status_of(
     outcome: Outcome, *, exact: bool, relaxation: bool, bound: float, empty: bool = False
 ) -> tuple[Status, Reason | None]:
-    """Map why a solver stopped to what that means for  "the objective is positive everywhere".
+    """Return the status, and reason, of the goal  "the objective is positive everywhere"  for a solver's termination.
 
-    exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
-    row, and only a bound (over the program's scale) that is `sufficient` is a claim.   Witnesses have been dealt with
-    before: a point that is still here was not confirmed.   empty: constraints may forbid every row, which proves too.
+    exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE is a proof.   Otherwise the program minimises the
+    row, and only a bound (divided by the program's scale) that is `sufficient` is a claim.   Witnesses have been handled before: a
+    point that is still here was not confirmed.   empty: constraints may forbid every row, which is a proof too.
     """
     match outcome.termination:
         case Termination.INFEASIBLE:
-            # A minimisation over a box has a point, unless constraints leave none: else this can only be a numerical accident.
+            # A minimisation over a box has a point unless constraints leave none: otherwise this can only be a numerical error.
             return (Status.PROVED, None) if exact or empty else (Status.UNKNOWN, Reason.NUMERICAL)
         case Termination.OPTIMAL:
             if not exact and bound > sufficient(outcome.tolerance):
@@ -253,7 +253,7 @@ def limit_reason(limit: Limit | None) -> Reason:
             return Reason.MEMORY
         case Limit.INTERRUPTED:
             return Reason.INTERRUPTED
-        case Limit.DECIDED:  # by a point, which was not confirmed; a bound that ended the search was a claim
+        case Limit.DECIDED:  # stopped at a point that was not confirmed; a bound that ends a search is a claim
             return Reason.WITNESS_REJECTED
         case Limit.OTHER | None:
             return Reason.SOLVER_ERROR

@@ -1,5 +1,5 @@
-"""Verdicts, and other parts of an answer, on disk as they are made: one SQLite file in write-ahead mode, so that a killed run loses
-at most one batch."""
+"""Stores of verdicts, and of other parts of an answer, as they are made: one SQLite file in write-ahead mode, so that a killed run
+loses at most one batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VerdictRecord(NamedTuple):
     none is involved).   row: position in the data.   label: its true class.   against: the other class.
     goal: observed, flipped, robust or robust-flipped.   witness: JSON raw x (V,) or None.   tree: JSON arrays or None.
     claim: JSON backend, version and tolerance of a proof that only a solver claims.   trust: checked, claimed or ''.
-    float32: whether a proof is certified for float32, None where nothing is proved.
+    float32: True if a proof is certified for float32, None if nothing is proved.
     """
 
     sensitive: str
@@ -59,13 +59,13 @@ class VerdictRecord(NamedTuple):
 KEY = ("sensitive", "goal", "delta", "row", "to", "against")
 COLUMNS = VerdictRecord._fields
 RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
-"""Reasons for which a resumed run asks again."""
+"""Reasons of UNKNOWN verdicts that a resumed run asks about again."""
 
 GOALS = ("observed", "flipped", "robust", "robust-flipped")
 PROVED, OPEN, REFUTED = range(3)
 _RANK = f"CASE status WHEN 'proved' THEN {PROVED} WHEN 'unknown' THEN {OPEN} ELSE {REFUTED} END"
 LINES = 1 << 15
-"""Verdicts that are read at once, where not all are held."""
+"""Verdicts read at once, where not all are kept in memory."""
 _SETTLED = f"(reason NOT IN ({', '.join('?' * len(RETRY))}) OR (reason = ? AND nodes >= ?))"
 _UNLIMITED = 2**63 - 1
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
@@ -75,11 +75,11 @@ TABLES: dict[str, str] = {
     "runs": "CREATE TABLE runs (run TEXT PRIMARY KEY, description TEXT)",
     "verdicts": f"CREATE TABLE verdicts (run TEXT, {_NAMES}, seal TEXT, PRIMARY KEY (run, {_KEY}))",
 }
-"""The only ones that a store of verdicts holds. seal: the hash of everything else in the line, by which damage is noticed."""
+"""The only tables of a store of verdicts. seal: the hash of everything else in the line, which reveals damage."""
 
 
 class RunStore:
-    """A file of one kind, which nobody else wrote.   tables: the only ones in it.   holds: what, in words."""
+    """A store of one kind in a file that verifair wrote.   tables: the only ones in it.   holds: its content, in words."""
 
     tables: ClassVar[dict[str, str]]
     holds: ClassVar[str]
@@ -96,13 +96,14 @@ class RunStore:
             raise
 
     def _make_tables(self) -> None:
-        """In a new file. One with others is somebody else's; views, triggers and computed columns would run with our statements."""
+        """Create the tables in a new file. A file with any others is refused: views, triggers and computed columns could run
+        code."""
         with self._ours():
             query = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'"
             found = dict(self.connection.execute(query))
             if not found:
                 self.connection.execute("PRAGMA journal_mode=WAL")
-                self.connection.execute("BEGIN IMMEDIATE")  # a table alone commits at once: a kill would leave one of both
+                self.connection.execute("BEGIN IMMEDIATE")  # each CREATE TABLE would commit by itself: a kill could leave only one
                 for statement in self.tables.values():
                     self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 self.connection.commit()
@@ -113,11 +114,11 @@ class RunStore:
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
-        """Raise DataError where SQLite cannot read the file, or we did not write it, or its disk is full."""
+        """Context: raises DataError if SQLite cannot read the file, if verifair did not write it, or if its disk is full."""
         try:
             yield
         except (sqlite3.Error, pd.errors.DatabaseError, TypeError, ValueError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of a file beside it
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of its journal
                 kept = "what was decided before is kept: make room there, then run the same command with --resume"
                 raise DataError(f"{self.path}: {error}; {kept}") from error
             told = f"no {self.holds} store that can be used ({error})"
@@ -138,7 +139,7 @@ class Store(RunStore):
     def begin(self, run: str, description: dict[str, Any], *, resume: bool) -> None:
         """Start a run, or continue it; without `resume` earlier verdicts of the same run are discarded.
 
-        Raises DataError where a line that is to be continued from is not as it was written.
+        Raises DataError if a line of the run to be continued was changed after it was written.
         """
         with self._ours():
             if not resume:
@@ -150,7 +151,7 @@ class Store(RunStore):
             self.connection.commit()
 
     def add(self, run: str, records: Iterable[VerdictRecord]) -> None:
-        """One transaction: either all records of a batch are kept or none. What is decided is never overwritten."""
+        """Add records in one transaction: either all of a batch are kept or none. Decided verdicts are never overwritten."""
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
         keep = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
@@ -165,9 +166,9 @@ class Store(RunStore):
     ) -> set[tuple[Any, ...]]:
         """Return the keys of the verdicts on rows low .. high that need not be asked again.
 
-        nodes: what a question may take now; one that had as many and needed more would end the same way.
+        nodes: the limit of a question now; a question that had as many and needed more would end the same way.
 
-        A connection of its own answers: batches are planned in another thread than the one that stores them.
+        Uses a connection of its own: batches are planned in another thread than the one that stores them.
         """
         where = f'goal IN ({_marks(GOALS)}) AND delta = ? AND row BETWEEN ? AND ?'
         with self._ours(), closing(sqlite3.connect(self.path, timeout=60)) as connection:
@@ -178,14 +179,14 @@ class Store(RunStore):
             return set(found.fetchall())
 
     def count_decided(self, run: str, nodes: int | None = None) -> int:
-        """Return how many verdicts need not be asked again."""
+        """Return the number of verdicts that need not be asked again."""
         with self._ours():
             query = f"SELECT COUNT(*) FROM verdicts WHERE run = ? AND {_SETTLED}"
             return int(self.connection.execute(query, (run, *_settled(nodes))).fetchone()[0])
 
 
 class PartStore(RunStore):
-    """Bytes, a line for each part of an answer; a part is named by the hash of everything that determines it."""
+    """A store of bytes, one line for each part of an answer; a part is named by the hash of everything that determines it."""
 
     tables: ClassVar = {"parts": "CREATE TABLE parts (part TEXT PRIMARY KEY, content BLOB, seal TEXT)"}
     holds = "part"
@@ -199,7 +200,7 @@ class PartStore(RunStore):
             return self.connection.execute("SELECT 1 FROM parts WHERE part = ?", (part,)).fetchone() is not None
 
     def get(self, part: str, size: int) -> bytes:
-        """Return a part that is there, of so many bytes. Raises DataError where it is not as it was written."""
+        """Return a stored part of `size` bytes. Raises DataError if it was changed after it was written."""
         with self._ours():
             query = "SELECT content, seal FROM parts WHERE part = ? AND typeof(content) = 'blob' AND length(content) = ?"
             content, seal = self.connection.execute(query, (part, size)).fetchone() or (b"", None)
@@ -208,7 +209,7 @@ class PartStore(RunStore):
             return bytes(content)
 
     def add(self, part: str, content: bytes) -> None:
-        """Keep a part, in a transaction of its own."""
+        """Store a part, in a transaction of its own."""
         with self._ours(), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (part, content, _seal_of(part, content)))
 
@@ -225,7 +226,7 @@ def _settled(nodes: int | None) -> tuple[Any, ...]:
 class Verdicts:
     """The verdicts of one run, counted in their store and read from it in parts.
 
-    sensitive, deltas: of its query.   scratch: the store's folder is nobody's, and goes with these verdicts.
+    sensitive, deltas: of its query.   scratch: a temporary folder of the store, which is deleted with these verdicts.
     """
 
     path: Path
@@ -256,15 +257,15 @@ class Verdicts:
         return _typed(self._select(_ORDERED.format(key), self.sensitive, *GOALS, *self.deltas, low, high))
 
     def tally(self, *columns: str) -> pd.DataFrame:
-        """Return how many verdicts (`number`) there are of every combination that the columns hold."""
+        """Return the number of verdicts (`number`) for every combination of values in the columns."""
         names = ", ".join(f'"{name}"' for name in columns)
         return self._select(f"SELECT {names}, COUNT(*) AS number FROM verdicts WHERE run = ? GROUP BY {names}")
 
     def answers(self, *, labels: Sequence[int] | None = None, against: Sequence[int] | None = None) -> pd.DataFrame:
-        """Return how many rows (`people`) have which answers: one line for each combination of sensitive, delta, group, to, label,
-        and of the answers to the GOALS, which are PROVED, OPEN or REFUTED, and missing where a goal was not asked.
+        """Return the numbers of rows (`people`): one line for each combination of sensitive, delta, group, to, label, and of the
+        answers to the GOALS, which are PROVED, OPEN or REFUTED, and missing if a goal was not asked.
 
-        A row is proved when it is against every other class, refuted when it is against some.
+        A row counts as proved if it is proved against every other class, as refuted if it is refuted against some class.
         labels, against: only verdicts on rows of these classes, and against those.
         """
         where = "".join(
@@ -278,8 +279,8 @@ class Verdicts:
         return found.astype(dict.fromkeys(GOALS, float))
 
     def biased(self) -> pd.DataFrame:
-        """Return, a line for each sensitive and delta, of how many rows a bias was asked (`people`), for how many it is proved by
-        some other value, in one of the directions (`proved`), and for how many more nothing is proved and something is open.
+        """Return a line for each sensitive and delta: the number of rows asked about (`people`), of those with a bias proved
+        against some other value, in either direction (`proved`), and of those with no proof and something open.
         """
         each = (
             f"SELECT sensitive, delta, row, MAX({_RANK}) AS answer FROM verdicts "
@@ -290,9 +291,9 @@ class Verdicts:
         return self._select(f"SELECT sensitive, delta, {counts} FROM ({rows}) GROUP BY sensitive, delta")
 
     def ties(self, error: float) -> tuple[int, int]:
-        """Return how many counterexamples are exact ties, and how many others lie within the error of float32.
+        """Return the number of counterexamples that are exact ties, and of others within the error of float32.
 
-        A tie: both margins are the same, where they are compared, or the margin is 0.   error: of one margin.
+        A tie: both compared margins are the same, or the only margin is 0.   error: of one margin.
         """
         first, second = (f"json_extract(margins, '$[{k}]')" for k in (0, 1))
         apart = f"CASE WHEN goal IN ('observed', 'flipped') THEN ABS({first} - {second}) / 2 ELSE ABS({first}) END"
@@ -304,7 +305,7 @@ class Verdicts:
 
     @property
     def complementary(self) -> bool:
-        """The free soundness test of PBA: no row is proved in both directions (observed + flipped <= 100 %)."""
+        """True if no row is proved in both directions (observed + flipped <= 100 %), a soundness test of PBA at no cost."""
         both = " AND ".join(f'a."{name}" = b."{name}"' for name in ("run", *KEY) if name != "goal")
         found = self._select(
             f"SELECT 1 AS number FROM verdicts a JOIN verdicts b ON {both} WHERE a.run = ? AND a.goal = 'observed' "
@@ -348,5 +349,5 @@ def json_lines(verdicts: pd.DataFrame) -> Iterator[bytes]:
 
 
 def verdict_records(verdicts: pd.DataFrame) -> Iterator[VerdictRecord]:
-    """Yield the lines of a table that holds their columns."""
+    """Yield the lines of a table of verdicts as records."""
     return map(VerdictRecord._make, zip(*(verdicts[name].astype(object).tolist() for name in COLUMNS), strict=True))

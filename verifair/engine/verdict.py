@@ -1,4 +1,4 @@
-"""Three-valued answers and what stands behind them."""
+"""Three-valued answers with their evidence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Status(Enum):
 
 
 class Reason(Enum):
-    """Why a verdict is UNKNOWN."""
+    """The reason why a verdict is UNKNOWN."""
 
     TIME = "time"
     NODES = "nodes"
@@ -68,7 +68,7 @@ class Verdict(Pictured):
 
     status with its evidence: PROVED has a certificate, VIOLATED a witness, UNKNOWN a reason.
     lower, upper: a certified lower bound of the quantity that must stay positive, and its smallest value found (NaN: not computed).
-    float32: whether a proof is certified for float32, that is, holds for every float32 evaluation in any order of summation
+    float32: True if a proof is certified for float32, that is, holds for every float32 evaluation in any order of summation
     (False: for the real-valued function only; None: nothing is proved).
     engine: the method that decided.   outcomes: answers of solvers.   semantics: the function that the verdict is about.
     """
@@ -108,13 +108,13 @@ class Verdict(Pictured):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Witness(Pictured):
-    """A counterexample: two legal rows x and x', with what the model gives for each.
+    """A counterexample: two legal rows x and x', with the model's outputs for each.
 
     x, x_prime: the rows, in the schema's words.   outputs: the margins g(x), g(x').   decisions: of the model, in the schema's
     words (PBA: the one of the two compared classes that has the larger margin).   probabilities: of decision 1 (PBA: of the row's
     own class against the other one); None for a regression model.   values: of a regression model; None for others.
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
-    float32_agrees: whether onnxruntime, in float32, shows the same violation (None: there was no model file to run).
+    float32_agrees: True if onnxruntime, in float32, shows the same violation (None: there was no model file to run).
     missing: feature -> the category of rows without a value (`Feature.missing`).
     """
 
@@ -145,7 +145,7 @@ class Witness(Pictured):
         return pd.DataFrame(rows, index=pd.Index(["x", "x'"]), dtype=object).T
 
     def rows(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return both rows as a model takes them that was fitted on this table: with its columns and its own values of categories.
+        """Return both rows as input of a model that was fitted on this table: with its columns and its own values of categories.
 
         Codes and booleans, such as 1 and False, are words in x and x_prime, and so are missing values, which are given back as the
         table has them (None and NaN, where a model knows both), or else as NaN. Columns that are no features are left out.
@@ -170,6 +170,6 @@ class Witness(Pictured):
 
 
 def draw_witnesses(found: tuple[Witness, ...], path: Path) -> None:
-    """Draw what the model gives for the two rows of each counterexample."""
+    """Draw the model's outputs for the two rows of each counterexample."""
     label = "value" if found and found[0].values is not None else "probability"
     pairs([one.shown for one in found], ("x", "x'"), label, path)

@@ -67,12 +67,12 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
 
 
 def _share(budget: Budget | None, spent: float, parts: int) -> Budget | None:
-    """Return what the next of so many parts may take of what is left."""
+    """Return the budget of the next of `parts` parts: an equal share of what is left."""
     return None if budget is None else replace(budget, seconds=max(budget.seconds - spent, 1e-3) / parts)
 
 
 def _all(answers: Sequence[GoalAnswer]) -> Status:
-    """Conjunction in three values: one violation refutes, one unknown leaves open."""
+    """Return the three-valued conjunction: VIOLATED if one answer is, else UNKNOWN if one is, else PROVED."""
     statuses = {answer.status for answer in answers}
     if Status.VIOLATED in statuses:
         return Status.VIOLATED
@@ -97,8 +97,8 @@ def fairness_certificate(
     evidence: Sequence[Sequence[tuple[Tree | Claim, bool]]], *, epsilon: float | None,
     scale: Scale,
 ) -> Certificate:
-    """evidence: [question][direction], a fall and a rise for each of the query's thresholds, whether it is certified for float32.
-    epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
+    """Return the certificate. evidence: [question][direction], a fall and a rise for each of the query's thresholds, each with True
+    if it is certified for float32. epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
     schema = query.schema
     index = [schema.index(name) for name in query.protected]
     proofs = []

@@ -43,7 +43,7 @@ def witness_at(
 
 
 def _shown(schema: Schema, whole: Model, encoded: Array) -> list[float]:
-    """Return what a model gives for network inputs (B, n): its values, or the probabilities of decision 1."""
+    """Return the outputs of a model for network inputs (B, n): its values, or the probabilities of decision 1."""
     if schema.outcome.of == "value":
         return list(map(float, whole.forward(encoded)[:, 0]))
     odds = schema.judges(whole, odds=True)

@@ -2,10 +2,10 @@
 
 Every x of a box has one reference logit t = g_r(x). Given t, copy z lies in  [t + delta_lower, t + delta_upper]  and in its own
 [lower, upper], so it can be in a run of consecutive buckets, and the number of different buckets is at most a maximum matching of
-copies to buckets. Sweeping t over slices of [lower_r, upper_r], none of which crosses the border of a bucket, and taking the
-largest count uses the differences where they matter: near 1/2 a bucket is narrow in logits, near 0 and 1 it is wide. One slice over
-everything is the plain matching, and copies that differ by at most D touch at most floor(spread / width) + 2 buckets: both
-follow, so neither is computed on its own.
+copies to buckets. [lower_r, upper_r] is cut into slices of t, none of which crosses the border of a bucket, and the largest count
+of a slice is the bound. This uses the differences where they matter: near 1/2 a bucket is narrow in logits, near 0 and 1 it is
+wide. It is never worse than the matching over one slice, nor than floor(spread / width) + 2 buckets for copies that differ by at
+most D, so neither of these is computed.
 Sound? yes: slices overlap and cover, additions are rounded outwards, thresholds are enclosed.  Complete? no; with splitting it is.
 """
 
@@ -21,7 +21,8 @@ from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 
 PARTS, FINEST = (4, 16, 64), 2.0**-20
-"""A slice whose count is too high is cut into parts so small, or so narrow, of what the reference reaches of its bucket."""
+"""A slice with too high a count is cut into parts: down to these fractions of the reference's range in its bucket, or this
+width."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,15 +36,15 @@ class _Slices(Batched):
     length: Array
 
     def halves(self) -> _Slices:
-        """Cut each slice in the middle; where it has none, ever farther out. Bounds do not matter: whoever has tighter ones cuts
-        at the same places, and finds no larger count in any slice."""
+        """Cut each slice in the middle, or an unbounded one ever farther out. The places do not depend on bounds: with tighter
+        bounds the cuts are the same, and no slice has a larger count."""
         low = np.where(np.isinf(self.low), 3 * self.high - 2, self.low)
         high = np.where(np.isinf(self.high), 3 * self.low + 2, self.high)
         middle = low + (high - low) / 2
         return self.join([replace(self, high=middle), replace(self, low=middle)])
 
     def cut(self, parts: int, low: Array, high: Array) -> _Slices:
-        """Halve slices until none is wider than so small a part of its length; leave out those outside of [low, high] (B,)."""
+        """Halve slices until none is wider than 1 / parts of its length; leave out those outside of [low, high] (B,)."""
         done, slices = list[_Slices](), self
         while len(slices):
             slices = slices.take((slices.low <= high[slices.box]) & (slices.high >= low[slices.box]))
@@ -68,7 +69,7 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
         count = _count(bounds, thresholds, reference, possible, slices)
         above = count > enough
         again = above & (parts is not None)
-        if parts != PARTS[0]:  # a box in which a cut got nothing below `enough` has to be split anyway: its slices stand
+        if parts != PARTS[0]:  # if a cut brought no slice down to `enough`, the box has to be split anyway: its slices stay
             again &= (np.bincount(slices.box[~above], minlength=len(most)) > 0)[slices.box]
         np.maximum.at(most, slices.box[~again], count[~again])
         if parts is None or not again.any():
@@ -78,7 +79,7 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
 
 
 def _count(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, slices: _Slices) -> Integers:
-    """Return (N,) the most buckets in each slice, 0 where no x of the box has its reference there."""
+    """Return (N,) the most buckets in each slice, 0 if the reference of no x of the box lies there."""
     box, bucket = slices.box, slices.bucket[:, None]
     below, above = bounds.delta_lower[box], bounds.delta_upper[box]
     start, end = np.maximum(slices.low, bounds.lower[box, reference]), np.minimum(slices.high, bounds.upper[box, reference])
@@ -102,7 +103,7 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
     Greedy: copies in the order of their last bucket, each to the first free one. Exact for runs of consecutive buckets: if some
     optimum gives that bucket to another copy, the two can be exchanged, as the other's run reaches at least as far.
     """
-    kind: Any = np.int64 if buckets < 63 else np.object_  # a bit for each bucket; Python's own integers where 64 bits are too few
+    kind: Any = np.int64 if buckets < 63 else np.object_  # a bit for each bucket; Python's integers if 64 bits are too few
     order = np.argsort(last, axis=1, kind="stable")
     start = np.take_along_axis(first, order, axis=1).astype(kind)
     end = np.take_along_axis(np.maximum(last + 1, first), order, axis=1).astype(kind)
@@ -117,7 +118,7 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
 
 
 def different(buckets: Integers, counted: Booleans) -> Integers:
-    """Return (N,) how many different buckets (N, K) there are among those that count."""
+    """Return (N,) the number of different buckets (N, K) among the counted copies."""
     ordered = np.sort(np.where(counted, buckets, -1), axis=1)
     fresh = np.diff(ordered, axis=1, prepend=-1) > 0
     return np.asarray(fresh.sum(axis=1), dtype=np.int64)

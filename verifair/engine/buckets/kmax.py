@@ -47,13 +47,13 @@ from verifair.notebook.pictures import interval
 from verifair.notebook.shown import Pictured
 
 COPIES = 1024
-"""Copies bounded at once: so many divided by K are the boxes of a block."""
+"""Copies bounded at once: a block has this number divided by K boxes."""
 BLOCKS = 16
-"""Of a step: processes share them, however many there are."""
+"""Blocks of a step, which all processes share."""
 POINTS, STALE = 2048, 8
-"""Random points to begin with, and generations without improvement after which the boxes get their turn."""
+"""Random points at the start, and generations without improvement after which the boxes have a turn."""
 SEARCHING = 0.25
-"""Share of the time after that which goes on looking for witnesses."""
+"""Share of the time after that which is spent on further search for witnesses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class KmaxVerdict(Pictured):
     lower: k at the witness, counted exactly.   upper: certified, at most min(K, buckets).   combinations: K, of protected values.
     x: (V,) the witness in raw units, with its first legal combination.   witness: x in the schema's words, without protected
     features.   outcomes: of every combination.   reason: why lower < upper (None: they are equal).
-    float32_agrees: whether onnxruntime, in float32, also shows `lower` buckets at the witness (None: no model file, or no witness).
+    float32_agrees: True if onnxruntime, in float32, also shows `lower` buckets at the witness (None: no model file, or no witness).
     boxes: number of boxes that were bounded.
     """
 
@@ -143,7 +143,7 @@ class _Boxes(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Bounded(Batched):
-    """Of N boxes: most (N,) buckets that they hold, and where to cut them: score (N, v) of each variable that moves, at (N, v)."""
+    """Bounds of N boxes: most (N,) buckets, and candidate cuts: score (N, v) of each moving variable, at the value `at` (N, v)."""
 
     most: Integers
     score: Array
@@ -152,14 +152,14 @@ class _Bounded(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Bounder:
-    """block: boxes bounded at once; what is computed beside a box can change the last bit of its bound."""
+    """Bounds boxes, `block` at once: that number is fixed, as other boxes in a batch can change the last bit of a box's bound."""
 
     copies: Copies | TreeCopies
     thresholds: Thresholds
     block: int
 
     def bounded(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
-        """Bound boxes.   known: (N,) bounds that hold already.   enough: as in `most_buckets`."""
+        """Bound boxes.   known: (N,) bounds from their parents.   enough: as in `most_buckets`."""
         blocks = [slice(start, start + self.block) for start in range(0, len(boxes), self.block)]
         return _Bounded.join([self._block(boxes.take(one), known[one], enough) for one in blocks])
 
@@ -172,7 +172,7 @@ class _Bounder:
         likely = most(found, possible)
         if self.copies.final:
             bound = np.minimum(bound, likely)
-        else:  # only what the checker's relaxation shows counts; where linear bounds get nowhere, it does not either
+        else:  # only the checker's relaxation counts; where linear bounds gain nothing, it does not either
             for closer in (False, True):
                 todo = np.flatnonzero(likely < bound)
                 if len(todo):
@@ -226,7 +226,7 @@ class _KmaxSearch:
         return clock.now() - self.started
 
     def go(self, start: Array | None, progress: Progress | None) -> Reason | None:
-        """Run to the end of the budget or of the question; returns why it stopped early."""
+        """Run until the bounds meet or the budget is spent; returns why it stopped early, or None."""
         reason: Reason | None = None
 
         def ended() -> bool:
@@ -295,11 +295,11 @@ class _KmaxSearch:
     # Boxes
 
     def take(self, most: int) -> _Boxes | None:
-        """Return open boxes with the largest bound, as many as the budget's nodes leave."""
+        """Take open boxes with the largest bound, as many as the budget's nodes allow."""
         return self.open.take(most if self.budget.nodes is None else min(most, max(1, self.budget.nodes - self.boxes)))
 
     def _step(self, boxes: _Boxes) -> None:
-        """Bound boxes; those that stay above the best point are split. Then look for better points, while that is cheap."""
+        """Bound boxes, and split those that stay above the best point. Then search for better points, while that is cheap."""
         self._bound_and_split(boxes)
         self._mutate_while_cheap()
 
@@ -316,7 +316,7 @@ class _KmaxSearch:
         self._split(boxes.take(left), found.at[left], bound[left], found.score[left])
 
     def _bounded(self, boxes: _Boxes) -> _Bounded:
-        """Bound boxes, by all processes."""
+        """Bound boxes, in all processes."""
         known, enough = self.tree.known["bound"][boxes.node], self.search.k
         blocks = -(-len(boxes) // self.block)
         jobs = min(self.helpers.ready(), blocks)
@@ -342,7 +342,7 @@ class _KmaxSearch:
         can = domain.divisible(boxes.lower, boxes.upper)[:, variables] & ~np.isnan(at)
         relative = ((boxes.upper - boxes.lower) / np.maximum(self.upper - self.lower, 1e-300))[:, variables]
         score = np.where(can, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
-        # A real interval without a float64 inside, yet two float32 inputs: it stays a leaf with its bound, and open.
+        # A real interval with no float64 inside but two float32 inputs cannot be cut: it stays an open leaf with its bound.
         rows = np.flatnonzero(can.any(axis=1))
         best = score[rows].argmax(axis=1)
         v, cut = variables[best], at[rows, best]
@@ -355,7 +355,7 @@ class _KmaxSearch:
 
 
 def _reference(copies: Copies | TreeCopies, points: Array) -> int:
-    """Return the copy that the others are nearest to, on the whole, at some points (N, V)."""
+    """Return the copy with the least distance to the others, over some points (N, V)."""
     logits = copies.evaluate(points)
     centre = np.median(logits, axis=1, keepdims=True)
     return int(np.abs(logits - centre).sum(axis=0).argmin())
@@ -371,7 +371,7 @@ def _outcomes(query: KDiscrimination, copies: Copies | TreeCopies, point: Point)
 
 
 def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
-    """Return whether float32 onnxruntime shows as many buckets at the witness."""
+    """Return True if float32 onnxruntime shows as many buckets at the witness; None without a model file."""
     copies = run.copies
     if copies.network.source is None:
         return None
@@ -388,7 +388,7 @@ class KmaxTree(Trees):
         super().__init__(1, bound=np.array([bound]))
 
     def tighten(self, nodes: Integers, bound: Integers) -> Integers:
-        """Lower the bounds of some nodes, never raising one; returns what they are then."""
+        """Lower the bounds of some nodes, never raising one; returns their bounds."""
         np.minimum.at(self.known["bound"], nodes, bound)
         return np.asarray(self.known["bound"][nodes])
 
@@ -397,7 +397,7 @@ class KmaxTree(Trees):
         return int(self.known["bound"][: self.size][self.feature[: self.size] == -1].max())
 
     def certificate(self, upper: int) -> Tree:
-        """Preorder arrays, cut off wherever a node's own bound is at most `upper`."""
+        """Return the tree cut off at the first nodes whose own bound is at most `upper`."""
         leaf = (self.feature[: self.size] == -1) | (self.known["bound"][: self.size] <= upper)
         feature, cut = self.splits(self.preorder([0], leaf), leaf)
         return Tree.plain(feature, cut)

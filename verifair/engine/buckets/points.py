@@ -19,14 +19,14 @@ EVALUATED = 1 << 16
 """Copies evaluated at once."""
 POPULATION, CHILDREN, PATIENCE = 64, 256, 12
 CONFIRMED = 4
-"""Of the points that seem to be better than all before, so many are decided exactly, best first."""
+"""The most points, of those that seem better than all before, that are decided exactly, best first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
     """A raw point x (V,), evaluated exactly (of smooth models, in ball arithmetic).
 
-    counted: (K,) copies that are legal rows.   buckets: (K, 2) the least and the largest that each can be in, as by `buckets_of`.
+    counted: (K,) True for copies that are legal rows.   buckets: (K, 2) the least and the largest possible bucket (`buckets_of`).
     """
 
     x: Array
@@ -35,22 +35,22 @@ class Point:
 
     @property
     def decided(self) -> Booleans:
-        """(K,) copies that count, and whose bucket is known."""
+        """(K,) True for counted copies whose bucket is known."""
         return np.asarray(self.counted & (self.buckets[:, 0] == self.buckets[:, 1]))
 
     @property
     def k(self) -> int:
-        """How many buckets are hit, at least."""
+        """The least number of buckets hit."""
         return int(different(self.buckets[None, :, 0], self.decided[None])[0])
 
     @property
     def most(self) -> int:
-        """How many are hit, at most: copies of unknown buckets may each hit another one."""
+        """The largest number of buckets hit: each copy with an unknown bucket may hit a further one."""
         return self.k + int((self.counted & ~self.decided).sum())
 
     @classmethod
     def at(cls, copies: Copies | TreeCopies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
-        """counted: None for the copies that are legal rows."""
+        """Evaluate a point. counted: None for the copies that are legal rows."""
         rows = copies.rows(x[None])[0]
         legal = copies.domain.legal(rows) if counted is None else counted
         return cls(x=x, counted=legal, buckets=buckets_of(copies.network, copies.domain.encode(rows), thresholds.buckets))
@@ -87,7 +87,7 @@ class PointSearch:
         return np.minimum(np.where(self.whole, np.floor(points), points), self.upper)
 
     def look(self, raw: Array) -> None:
-        """Evaluate raw points (N, V) of the box; the best enter the pool, and better ones than ever are decided exactly."""
+        """Evaluate raw points (N, V) of the box; the best enter the pool, and those better than all before are decided exactly."""
         step = max(1, at_once(self.copies.network, EVALUATED) // len(self.copies))
         for start in range(0, len(raw), step):
             if start and clock.now() > self.deadline:
@@ -110,8 +110,8 @@ class PointSearch:
         self._keep(raw[promising], count[promising] + nearness)
 
     def _nearness(self, logits: Array, buckets: Integers, counted: Booleans) -> Array:
-        """Return (N,) in [0, 1]: how little probability is missing until a copy that shares its bucket with another hits a new
-        one."""
+        """Return (N,) in [0, 1], larger the less probability is missing until a copy that shares its bucket with another hits a
+        new one."""
         total, at = self.thresholds.buckets, np.arange(len(logits))[:, None]
         held = np.zeros((len(logits), total), dtype=np.int64)
         np.add.at(held, (at, buckets), counted)
@@ -131,8 +131,8 @@ class PointSearch:
         self.pool, self.fitness = pool[order], every[order]
 
     def mutate(self) -> None:
-        """One generation: mutations of the pool, a few features each, near or anywhere in the box. A pool that does not get
-        better any more is thrown away: another start finds what this one cannot reach."""
+        """Run one generation: mutate the pool in a few features each, near or anywhere in the box. A pool that no longer improves
+        is thrown away: a new start may reach points that this one cannot."""
         if self.idle >= PATIENCE:
             self.pool, self.fitness, self.idle = self.pool[:0], self.fitness[:0], 0
             self.look(self.uniform(2 * CHILDREN))

@@ -1,10 +1,10 @@
 """The K copies of a tree ensemble that share everything but the protected variables, bounded over boxes.
 
 As `encoders.bounds.cluster` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
-the trees, the difference by those of both copies at once. Of a mean of functions of scores all scores are, and from these bounds
-follow those of the mean, as in the search. Real boxes are half open: what lies above a cut leaves the cut out
+the trees, the difference by those of both copies at once. For a mean of functions of scores, all scores are bounded like this, and
+bounds of the mean follow from these, as in the search. Real boxes are half open: the part above a cut leaves out the cut itself
 (`encoders.trees.twin`).
-Sound? yes.   Complete? with splitting at thresholds it is.
+Sound? yes.   Complete? yes, with splitting at thresholds.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from encoders.trees.extremes import TreeLines
 
 LINES = np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
-"""With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
+"""Rows (p, q) for lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z,  with x the reference copy r and x' the copy z."""
 LINES_OF_SCORES = np.array([[-1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0], [1.0, -1.0]])
-"""The same for every score of a mean: of these three, and their negatives, `add_means` makes the bounds of the mean."""
+"""The same for every score of a mean: three rows and their negatives, from which `add_means` computes bounds of the mean."""
 ROOM = 2.0**-45
-"""Of the margins' size: taken off bounds of leaves that are not float32 numbers, whose sums the checker rounds otherwise."""
+"""Share of the margins' size that is taken off bounds if leaves are no float32 numbers: the checker rounds their sums
+differently."""
 ROOM_OF_ODDS = 2.0**-36
-"""The same, of log-sums of such numbers."""
+"""The same for log-sums of such numbers."""
 NODE = 8
-"""Multiplications that take as long as looking at a node."""
+"""Multiplications that take as long as a visit to a tree node."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeCopies(Copied):
-    """margin: (m,), g = margin . f.   root: the box, (V,) and (V,).   variables: that it moves.   lines: of all pairs (r, z).
-    room: taken off every bound.   heads: of a mean, for its bounds from below and from above (`mean_head`)."""
+    """margin: (m,), g = margin . f.   root: the box, (V,) and (V,).   variables: those that vary in it.   lines: joint trees of all
+    pairs (r, z).   room: taken off every bound.   heads: `mean_head` of a mean, for its bounds from below and from above."""
 
     network: TreeEnsemble | ComparedTrees | MeanOfTrees
     margin: Array
@@ -55,7 +56,7 @@ class TreeCopies(Copied):
         cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, margin: Array, values: Array, protected: Integers,
         root: tuple[Array, Array], reference: int = 0,
     ) -> TreeCopies:
-        """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        """Return the copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
 
         rows = np.repeat(root[0][None], len(values), axis=0)
@@ -78,29 +79,29 @@ class TreeCopies(Copied):
         )
 
     def with_reference(self, reference: int, lower: Array, upper: Array) -> TreeCopies:
-        """The same copies over another root box, compared with another one."""
+        """Return the same copies over another root box, compared with another reference copy."""
         return self.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
 
     @property
     def final(self) -> bool:
-        """Whether `linear` gives the bounds that the checker computes."""
+        """True if `linear` gives the bounds that the checker computes."""
         return True
 
     def evaluate(self, raw: Array) -> Array:
-        """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
+        """Return g(x, z) in float64, (N, K), at raw points (N, V): to search for witnesses, never to decide."""
         clock.spend(2 * len(raw) * len(self) * self.network.work)
         x = self.domain.encode(self.rows(raw).reshape(-1, raw.shape[1]))
         return np.asarray((self.network.forward(x) @ self.margin).reshape(len(raw), len(self)))
 
     def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
-        """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much each moving variable's best threshold
-        counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, of a mean if the
-        variable is whole, else NaN."""
+        """Return bounds of all copies over raw boxes (B, V) within the root box, (B, v) the score of each moving variable's best
+        threshold, and (B, v) that threshold. Without one it is the middle if the schema forbids rows, or if a mean has a whole
+        variable there, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
         least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
         if self.heads is None:
             least = least - self.room
-        else:  # the checker rounds all bounds of a mean but 0
+        else:  # the checker rounds every bound of a mean except 0
             least = _means(least, *self.heads)
             least = np.where(least == 0, 0.0, least - self.room)
         alike = np.zeros(least.shape[:2], dtype=bool)
@@ -109,7 +110,7 @@ class TreeCopies(Copied):
             lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(alike, 0.0, least[:, :, 2]),
             delta_upper=np.where(alike, 0.0, -least[:, :, 3]),
         )
-        if self.domain.forbidden is not None or self.heads is not None:  # single rows decide what bounds of means round
+        if self.domain.forbidden is not None or self.heads is not None:  # single rows may decide where bounds are too coarse
             middle = np.isnan(at) & ((self.domain.forbidden is not None) | self.domain.integer)
             at = np.where(middle, self.domain.middle(lower, upper), at)
         return bounds, score[:, self.variables], at[:, self.variables]
@@ -120,7 +121,7 @@ class TreeCopies(Copied):
 
 
 def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
-    """Return what is taken off bounds for sums that the checker rounds otherwise."""
+    """Return what is taken off bounds because the checker may round sums differently."""
     ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
     size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
     numbers = [ensemble.value, ensemble.base]
@@ -130,7 +131,7 @@ def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
 
 
 def _means(least: Array, below: Any, above: Any) -> Array:
-    """Return bounds (B, K, 4) of `LINES` of a mean, from those (B, K, 6 m) of `LINES_OF_SCORES`.   below, above: `mean_head`."""
+    """Return bounds (B, K, 4) of `LINES` for a mean, from those (B, K, 6 m) of `LINES_OF_SCORES`.   below, above: `mean_head`."""
     from encoders.trees.compiled import held
     from verifair.engine.search.ensembles.kernel import means_of
 

@@ -1,8 +1,8 @@
-"""Local search for the largest gap of a tree ensemble: a lower bound of it, and the row that shows it.
+"""Local search for the largest gap of a tree ensemble: a lower bound of it, and the row that reaches it.
 
-Points are cells, one of each variable, and a row in them: a variable that moves takes the largest value of its new cell, all others
-keep theirs, so that a legal row to begin with is not lost. One variable after the other moves to the cell with the largest gap, of
-all its cells, until none helps; then points among the best ones are changed in a few variables, and climb again.
+A point has a cell of each variable, and a row in these cells: a variable that moves takes the largest value of its new cell, and
+all others keep theirs, so that a row that is legal at first stays so. One variable after the other moves to the cell with the
+largest gap, until none helps; then some of the best points are changed in a few variables, and climb again.
 Sound? it only proposes points.   Complete? no: it ends in local maxima.
 """
 
@@ -23,9 +23,9 @@ from solvers import clock
 from verifair.engine.search.boxes import legal_pairs
 
 STARTS, KEPT, CHANGED = 64 if COMPILED else 4, 32, 3
-"""Points that climb at a time, best points that are kept, and variables of one, about, that are changed."""
+"""Points that climb at a time, best points that are kept, and about how many variables of one are changed."""
 PATIENCE = 8
-"""Rounds without a better point after which it ends, at least; else as many as the best one took."""
+"""The search ends after so many rounds without a better point, or after as many as the best one took, if that is more."""
 COPIES = np.eye(2)
 
 
@@ -42,11 +42,11 @@ class Ascent:
 
     @property
     def best(self) -> float:
-        """The largest gap so far, as float64 numbers show it."""
+        """The largest gap so far, by float64 evaluation."""
         return float(self.gap[0]) if len(self.gap) else -np.inf
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Climb from random points, then from changed ones, until nothing better turns up for long, or it `ended`."""
+        """Climb from random points, then from changed ones, until PATIENCE is over or the search has `ended`."""
         rounds = last = 0
         while rounds < 2 * last + PATIENCE and (rounds == 0 or not ended()):
             before, rounds = self.best, rounds + 1
@@ -67,7 +67,7 @@ class Ascent:
         self.climb(question, np.clip(cells, self.first[question], self.last[question]), raw.copy(), lambda: False)
 
     def climb(self, question: Integers, cells: Integers, raw: Array, ended: Callable[[], bool]) -> None:
-        """Move points, cells and raw (N, V), to the best cell of one variable after the other while that helps; keep the best."""
+        """Move points, given by cells and raw rows (N, V), along one variable after the other while that helps; keep the best."""
         gap, moves = np.full(len(question), -np.inf), (self.first < self.last).any(axis=0)
         moving = np.flatnonzero(moves | ~moves.any())
         while True:
@@ -87,8 +87,8 @@ class Ascent:
         self.question, self.cells, self.raw, self.gap = question[order], cells[order], raw[order], gap[order]
 
     def found(self) -> tuple[int, int, Array]:
-        """The question of the best point, its direction (0: a fall from x to x'), and the point, raw (V,); some point where none is
-        legal."""
+        """Return the question of the best point, its direction (0: a fall from x to x'), and the raw point (V,); any point if none
+        is legal."""
         if not len(self.gap):
             return 0, 0, self.twin.problem.batch.lower[0]
         question, raw = self.question[:1], self.raw[:1]
@@ -103,8 +103,8 @@ class Ascent:
         return self.twin.cells.within(cells, batch.lower[question], batch.upper[question])
 
     def _along(self, question: Integers, cells: Integers, raw: Array, v: int) -> tuple[Integers, Array, Array]:
-        """The cells (N, C) of a variable, a value in each, and the gaps of points with these instead; -inf where that is no legal
-        row."""
+        """Return the cells (N, C) of a variable, a value in each, and the gaps of points with these values; -inf for rows that are
+        not legal."""
         first, last = self.first[question, v], self.last[question, v]
         width = int((last - first).max()) + 1
         margins = np.empty((len(cells), width, 2))
@@ -130,7 +130,7 @@ class Ascent:
         return cell, value, gaps
 
     def _margins(self, found: Array) -> Array:
-        """Both margins (N, 2) of what these trees add up to (N, lines)."""
+        """Return both margins (N, 2) from the sums of the trees (N, lines)."""
         network = self.twin.problem.network
         if not isinstance(network, MeanOfTrees):
             return found
@@ -143,8 +143,8 @@ def profiles(
     variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, adds: Any, base: Any, points: Any, v: Any, first: Any,
     last: Any, width: Any,
 ) -> Any:
-    """All S lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, S): every tree is followed
-    once for all cells up to the next one at which the way may change."""
+    """Return all S lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, S). Every tree is
+    followed once for all cells up to the next one at which its path may change."""
     lines = len(base)
     found, variables = real(lines * len(first) * width), len(hot)
     for k in range(len(first)):

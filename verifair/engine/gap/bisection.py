@@ -1,11 +1,11 @@
-"""The largest gap by questions "is it more than epsilon?": of smooth networks, which the search of `gap.search` does not bound, and
-of deep ones, which that search bounds by forward forms.
+"""The largest gap by questions "is it more than epsilon?". It serves smooth networks, which `gap.search` does not bound, and deep
+ones, which that search bounds by forward forms only.
 
-The log-odds of several classes are smooth, too (`encoders.decision`). Each question is decided as
-`verify` decides it; a counterexample is a gap met, a proof is a bound. The next epsilon lies halfway between the two, or several
-do, at equal distances, which as many processes ask about at the same time.
-Sound? yes: the gap met is enclosed by balls and rounded down, and the bound is that of the last proof.   Complete? within the
-budget, as far as each question is.
+The log-odds of several classes are smooth, too (`encoders.decision`). Each question is decided as by `verify`. A counterexample
+gives a lower bound, a proof an upper one. The next epsilon lies halfway between the two, or several lie at equal distances, one for
+each process.
+Sound? yes: the gap at the point is enclosed by balls and rounded down, and the upper bound is that of the last proof.   Complete?
+within the budget, as far as each question is.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from verifair.engine.verdict import Reason, Status
 
 BITS = 192
 SAMPLES = 4096
-"""Points that the search looks at first."""
+"""Random points that are evaluated first."""
 SHARE = 0.25
-"""Of the time that is left, for one question."""
+"""Share of the time left that one question gets."""
 SMOOTHEST = 1e6
-"""Log-odds further apart than this are not asked about."""
+"""The largest gap of log-odds that is asked about."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bracket:
     """lower: the gap at `point`, rounded down, 0 without one.   point: (question, raw x (V,)).   margins: g(x), g(x') there.
 
-    upper: what `answers` [question][direction] prove, infinity without them.   reason: why the two are no closer.
+    upper: proved by `answers` [question][direction], infinity without them.   reason: why the two are no closer.
     """
 
     lower: float
@@ -63,7 +63,7 @@ def bracket(
 ) -> Bracket:
     """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes.
 
-    patient: whether to go on after an epsilon that is neither proved nor refuted.   jobs: processes, each with an epsilon.
+    patient: go on after an epsilon that is neither proved nor refuted.   jobs: processes, each with an epsilon.
     """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
@@ -72,7 +72,7 @@ def bracket(
     asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
     helpers = Helpers(asked, jobs)
     upper, least, nodes, reason = np.inf if logit else 1.0, met.value, 0, None
-    shown: tuple[float, list[list[GoalAnswer]] | None] = upper, None  # one value: Ctrl-C does not part a bound from its proofs
+    shown: tuple[float, list[list[GoalAnswer]] | None] = upper, None  # one value: Ctrl-C separates no bound from its proofs
     try:
         while upper - least > tolerance and reason is None:
             left = deadline - clock.now()
@@ -113,7 +113,7 @@ def bracket(
         reason = Reason.INTERRUPTED
     upper, answers = shown
     if upper - met.value > tolerance and reason is None:
-        reason = Reason.TIME  # questions in between stayed open
+        reason = Reason.TIME  # questions about gaps in between stayed open
     lower, point, margins = met.best
     return Bracket(lower=lower, point=point, margins=margins, upper=upper, answers=answers, reason=reason, nodes=nodes)
 
@@ -135,8 +135,8 @@ def _between(least: float, upper: float, count: int) -> list[float]:
 
 
 class Met:
-    """The largest gap that was met. best: its value, the point (question, raw x (V,)), and the margins g(x), g(x') there, in one
-    tuple, which Ctrl-C does not part."""
+    """The largest gap found at a point. best: its value, the point (question, raw x (V,)), and the margins g(x), g(x') there, in
+    one tuple, so that Ctrl-C cannot separate them."""
 
     def __init__(self, problem: TwinProblem, logit: bool) -> None:
         self.problem, self.logit = problem, logit
@@ -147,7 +147,7 @@ class Met:
         return self.best[0]
 
     def sample(self, rng: np.random.Generator) -> None:
-        """Look at random points of all questions."""
+        """Evaluate random points of all questions."""
         batch, domain = self.problem.batch, self.problem.domain
         question = np.resize(np.arange(len(batch)), max(SAMPLES, len(batch)))
         low, high = batch.lower[question], batch.upper[question]
@@ -163,7 +163,7 @@ class Met:
         self.look(int(question[best]), raw[best])
 
     def look(self, question: int, raw: Array) -> None:
-        """Take a point whose rows are legal where its gap is the largest so far."""
+        """Evaluate a point whose rows are legal, and keep it if its gap is the largest so far."""
         x, x_prime = pair(self.problem, np.array([question]), raw[None])
         found, margins = self._gap(np.concatenate([x, x_prime]))
         if found > self.value:

@@ -1,9 +1,9 @@
 """Bounds of the gaps over a batch of boxes, and the corners with the largest gaps.
 
-For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), a bound on a box is that of a line  a - m b <= w. Intervals
-give D >= a - b, U >= a and L' <= b on it: of the pairs that these allow, a = b + D with b = -D/2 clipped into [L', U - D] has the
-largest gap, and m is the slope of the curve there. Linear bounds then choose m around the slope that served the box's parent best,
-and the standard relaxation shows w, as it will to whoever checks the proof.
+A box is bounded by a line  a - m b <= w,  with (a, b) = (g, g') for a fall from x to x', and (g', g) for a rise. Intervals give
+D >= a - b, U >= a and L' <= b: of the pairs that these allow, a = b + D with b = -D/2 clipped into [L', U - D] has the largest gap,
+and m is the slope of the curve there. Linear bounds then choose m around the slope that was best for the box's parent, and the
+standard relaxation proves w, just as the checker will.
 Sound? yes: D, U, L', w are rigorous, and the curve has 1e-9 to spare.  Complete? no; with cuts it is, to the tolerance.
 """
 
@@ -29,15 +29,15 @@ from verifair.engine.search.standard import Progress, StandardRelaxation
 LINEAR = 128
 """Boxes bounded by lines at a time."""
 CHEAP = 512
-"""So many boxes a second bounded by the standard relaxation, and all are."""
+"""If the standard relaxation bounds so many boxes between two looks at the clock, it is applied to all boxes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GapBoxes(Batched):
-    """N boxes.   bound: (N, 2) on the gaps in both directions, at most `known` where no larger one is there.   slope: (N, 2) of the
-    lines that served best.   gap, line: (N, 2) the gap that a line of the box's own shows, infinite without one, and its slope.
-    along: (N,) positions of the variables to cut along.   point: (N, v) legal corners, and `fall`: (N,) by how much the output
-    falls there from x to x', 0 without one."""
+    """N boxes.   bound: (N, 2) on the gaps in both directions, at most `known` if no gap is larger.   slope: (N, 2) of the best
+    lines. gap, line: (N, 2) the gap that a line of the box's own proves, infinite without one, and its slope.   along: (N,)
+    positions of the variables to cut along.   point: (N, v) legal corners, and `fall`: (N,) by how much the output falls there from
+    x to x', 0 without one."""
 
     bound: Array
     slope: Array
@@ -49,22 +49,22 @@ class GapBoxes(Batched):
 
 
 class GapBounds:
-    """Bounds over boxes of one problem. It remembers nothing of them, but which bounds of hidden layers have sufficed."""
+    """Bounds over boxes of one problem. The only state is how often each kind of bounds of hidden layers has sufficed."""
 
     def __init__(self, problem: TwinProblem, logit: bool) -> None:
         self.problem, self.twin, self.logit = problem, Twin.of(problem).with_room(), logit
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, 0)
 
     def falls(self, question: Integers, point: Array) -> Array:
-        """Return (N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
+        """Return (N,) by how much the output falls from x to x' at points (N, v); a rise is negative."""
         a, b = self.twin.evaluate(question, self.twin.local.encode(point)).T
         return a - b if self.logit else np.asarray(expit(a) - expit(b))
 
     def of(self, nodes: Nodes, bound: Array, slope: Array, wanted: Booleans, known: float, deadline: Deadline) -> GapBoxes:
-        """Return what is shown of boxes, in parts of LINEAR at most.
+        """Return the bounds of boxes, computed in parts of at most LINEAR.
 
-        bound, slope: (N, 2) what is known of their parents: bounds, and the lines that served them best.   wanted: (N, 2)
-        directions that lines are worth trying in.   known: the gap beyond which bounds need not be smaller.
+        bound, slope: (N, 2) of their parents: bounds, and the slopes of their best lines.   wanted: (N, 2) directions in which
+        lines are worth trying.   known: bounds need not be smaller than this gap.
         """
         parts = [slice(start, start + LINEAR) for start in range(0, len(nodes), LINEAR)]
         with np.errstate(all="ignore"):  # overflow proves nothing
@@ -74,7 +74,7 @@ class GapBounds:
 
 
 class _Batch:
-    """Some boxes, and what is shown of them so far."""
+    """Some boxes, with their bounds so far."""
 
     def __init__(self, bounds: GapBounds, nodes: Nodes, known: float, deadline: Deadline) -> None:
         self.bounds, self.twin, self.logit = bounds, bounds.twin, bounds.logit
@@ -84,7 +84,7 @@ class _Batch:
         self.point, self.fall = nodes.lower.copy(), np.zeros(len(nodes))
 
     def bounded(self, bound: Array, slope: Array, wanted: Booleans) -> GapBoxes:
-        """Intervals first, and lines for the directions that these leave open."""
+        """Bound by intervals first, then by lines in directions that are still open."""
         nodes, bound, slope = self.nodes, bound.copy(), slope.copy()
         intervals = interval_bounds(self.twin, nodes.question, self.low, self.high)
         rough, every = interval_goals(self.twin, nodes.question, intervals[-1]), np.arange(len(nodes))
@@ -129,8 +129,8 @@ class _Batch:
         return bound, slope, found.score
 
     def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
-        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that takes long, and lines show
-        (`linear`) less than `enough` (N,), interval bounds of the hidden layers have to do: the box will be cut anyway."""
+        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. If that takes long, and the linear bound
+        is less than `enough` (N,), interval bounds of the hidden layers are used: the box will be cut anyway."""
         standard, at_once = self.bounds.standard, self.bounds.progress.at_once
         none, every = np.zeros(len(nodes)), np.arange(len(nodes))
         if at_once >= CHEAP:
@@ -144,9 +144,10 @@ class _Batch:
         return found
 
     def _shown(self, box: Integers, direction: Integers, w: Array, m: Array, bounds: Array) -> Array:
-        """Record what lines a - m b <= w (N,) prove of boxes in one direction each (N,); returns what is known of their gaps then.
+        """Record the gaps that lines a - m b <= w (N,) prove for boxes in one direction each (N,); returns bounds of their gaps.
 
-        bounds: (N,) on the gaps by the lines of whole parents: they are true of the halves too, but shown by a leaf at the parent.
+        bounds: (N,) on the gaps by lines of the parents. They hold for the halves too, but only a leaf at the parent can prove
+        them.
         """
         if self.logit:  # the constant that is claimed is rounded as well
             gap = np.maximum(w, 0.0) * (1 + 4 * self.twin.rate + 1e-12)
@@ -159,7 +160,7 @@ class _Batch:
         return np.fmin(bounds, gap)
 
     def _meet(self, box: Integers, nodes: Nodes, point: Array) -> None:
-        """Keep points (N, v) of boxes (N,) with larger gaps than those that were met, where they are legal."""
+        """Keep legal points (N, v) of boxes (N,) with larger gaps than those kept so far."""
         falls = self.bounds.falls(nodes.question, point)
         better = np.flatnonzero(np.abs(falls) > np.abs(self.fall[box]))
         better = better[legal_pairs(self.twin, nodes.question[better], point[better])]

@@ -1,8 +1,8 @@
 """Best-first branch-and-bound on the inputs for the largest gap: the boxes with the largest bounds are cut first.
 
-Bounds of single boxes are those of lines  a - m b <= w  (`bounds`), and other processes may find them. A direction of a box is
-closed when its gap is at most what is known already. The proof ends at the first nodes whose own lines show the gap that is
-claimed, and names their slopes.
+Single boxes are bounded by lines  a - m b <= w  (`bounds`), in other processes if there are any. A direction of a box is closed
+when its gap is at most the largest one found. The proof ends at the first nodes whose own lines prove the claimed gap, and names
+their slopes.
 Sound? yes, as the bounds are.  Complete? to the tolerance, given time.
 """
 
@@ -28,18 +28,18 @@ from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
-"""Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
+"""Rows whose lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
 TOP, MOST = 256, 2048
-"""Boxes cut in a step by each process (fewer in the beginning)."""
+"""The least and the most boxes cut in a step for each process (fewer in the beginning)."""
 EACH = 64
-"""Boxes that a process gets at least: fewer are bounded sooner than sent."""
+"""The fewest boxes that a process gets: fewer take less time to bound than to send."""
 POLISH = 0.25
-"""Seconds for an ascent from a better point."""
+"""The most seconds of an ascent from a better point."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeftBoxes(Batched):
-    """Boxes by id (N,), their bounds (N, 2) in both directions (at most what is known where closed) and slopes of lines (N, 2)."""
+    """Open boxes: ids (N,), bounds (N, 2) in both directions (at most `known` if closed), and slopes of lines (N, 2)."""
 
     ids: Integers
     bound: Array
@@ -47,7 +47,7 @@ class LeftBoxes(Batched):
 
 
 class InputSearch:
-    """The mutable state of one run: all boxes by id, and of those that are left the ids with a bound for each direction.
+    """The mutable state of one run: all boxes by id, and the open ones with a bound for each direction.
 
     jobs: processes that bound the boxes of a step.
     """
@@ -62,7 +62,7 @@ class InputSearch:
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
         nothing = np.full((len(self.start), 2), np.inf)
-        self.trees = Trees(len(self.start), gap=nothing, slope=nothing.copy())  # what a line of the node's own shows, and its slope
+        self.trees = Trees(len(self.start), gap=nothing, slope=nothing.copy())  # proved by a line of the node's own, and its slope
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
         self.left: list[LeftBoxes] = []
@@ -72,16 +72,16 @@ class InputSearch:
         self.nodes = 0
         count = len(self.start)
         self.stuck = np.full((count, 2), -np.inf)  # the largest bounds of boxes that cannot be cut
-        self.taken = np.zeros((count, 2), dtype=bool)  # what somebody else has proved to be at most `known`
+        self.taken = np.zeros((count, 2), dtype=bool)  # directions that neuron branching has proved to be at most `known`
 
     @property
     def known(self) -> float:
-        """Boxes are dropped when their gap is surely at most this."""
+        """The gap at or below which boxes are closed."""
         return max(self.value, 0.0) + self.tolerance
 
     @property
     def trivial(self) -> float:
-        """A bound on every gap."""
+        """A bound that holds for every gap."""
         return np.inf if self.logit else 1.0
 
     def bounds(self) -> Array:
@@ -93,26 +93,26 @@ class InputSearch:
 
     @property
     def finished(self) -> bool:
-        """No box is left to cut."""
+        """True if no box is left to cut."""
         return not any((self._priority(part) > self.known).any() for part in self.left)
 
     def _priority(self, part: LeftBoxes) -> Array:
-        """Return (N,) the larger bound of the directions that are this search's business."""
+        """Return (N,) the larger bound of the directions that neuron branching has not closed."""
         return np.asarray(np.where(self.taken[self.question[part.ids]], -np.inf, part.bound).max(axis=1))
 
     def attack(self, seconds: float) -> None:
-        """Look for a good point by ascents; goes on where it left off."""
+        """Search for a good point by ascents; continues where it stopped."""
         self.climb.run(seconds)
         self._take()
 
     def polish(self) -> None:
-        """Climb from the best point, once for each."""
+        """Climb from the best point, once for each best point."""
         if self.value > self.polished:
             self.met(self.where[0], self.where[1], self.point)
             self.polished = self.value
 
     def met(self, question: int, direction: int, raw: Array) -> None:
-        """A raw point (V,) worth climbing from."""
+        """Climb from a raw point (V,), and take the result if it is better."""
         seconds = min(POLISH, max(self.deadline - clock.now(), 0.0))
         self.climb.climb_from(np.array([question]), raw[None], np.array([direction]), seconds)
         self._take()
@@ -124,7 +124,7 @@ class InputSearch:
             self.where = int(found.question[0]), int(found.direction[0])
 
     def meet(self, nodes: Nodes, point: Array, gaps: Array) -> None:
-        """Keep the best legal one of points (N, v), one a box, by how much each falls (N,)."""
+        """Keep the best legal point of (N, v), one a box. gaps: (N,) by how much the output falls at each."""
         better = np.flatnonzero(np.abs(gaps) > self.value)
         better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
         if len(better):
@@ -133,7 +133,7 @@ class InputSearch:
             self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
 
     def offer(self, question: int, raw: Array) -> None:
-        """Climb from the best of some raw points (N, V) when it beats what is known."""
+        """Climb from the best of some raw points (N, V) if it is better than the best so far."""
         second = self.problem.batch.take(np.full(len(raw), question)).second(raw)
         raw = raw[self.problem.domain.legal(raw) & self.problem.domain.legal(second)]
         if not len(raw):
@@ -144,7 +144,7 @@ class InputSearch:
             self.met(question, int(gaps[best] < 0), raw[best])
 
     def begin(self, stop: Callable[[], bool]) -> None:
-        """Bound the whole boxes; those that are left when it is time to stop get what is trivial."""
+        """Bound the whole boxes; those that are left when it is time to stop get the trivial bound."""
 
         def unknown(part: Nodes) -> tuple[Array, Array]:
             return np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
@@ -172,7 +172,7 @@ class InputSearch:
         self.polish()
 
     def take(self, most: int) -> LeftBoxes | None:
-        """Take the boxes with the largest bounds off the list, None where it is finished."""
+        """Take the boxes with the largest bounds off the list; None if the search is finished."""
         if self.finished:
             return None
         every = LeftBoxes.join(self.left)
@@ -190,7 +190,7 @@ class InputSearch:
         return every.take(order)
 
     def _remember(self, nodes: Nodes) -> None:
-        """Room for the new boxes (their ids follow the largest one), doubled when it runs out."""
+        """Make room for the new boxes, whose ids follow the largest one: arrays double when they are full."""
         needed = int(nodes.ids.max()) + 1
         if needed > len(self.question):
             size = max(needed, 2 * len(self.question))
@@ -199,9 +199,9 @@ class InputSearch:
         self.lower[nodes.ids], self.upper[nodes.ids], self.question[nodes.ids] = nodes.lower, nodes.upper, nodes.question
 
     def bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
-        """Bound boxes in their open directions, look for better points in them, and keep those that may hold one.
+        """Bound boxes in their open directions, search for better points in them, and keep those that may hold one.
 
-        bound, slope: (N, 2) what is known of the boxes' parents: their bounds, and the lines that served them best.
+        bound, slope: (N, 2) of the boxes' parents: their bounds, and the slopes of their best lines.
         """
         self.nodes += len(nodes)
         gone = impossible(self.twin, nodes)
@@ -219,14 +219,14 @@ class InputSearch:
             self._keep(nodes.take(part), boxes)
 
     def _keep(self, nodes: Nodes, found: GapBoxes) -> None:
-        """Note what is shown of boxes, and take the best point that was met."""
+        """Note the bounds of boxes, and take the best point found in them."""
         self.trees.known["gap"][nodes.ids], self.trees.known["slope"][nodes.ids] = found.gap, found.line
         self.along[nodes.ids] = found.along
         self.meet(nodes, found.point, found.fall)
         self._list(nodes, found.bound, found.slope)
 
     def _list(self, nodes: Nodes, bound: Array, slope: Array) -> None:
-        """List what cannot be closed."""
+        """List the boxes that cannot be closed."""
         alive = nodes.open & (bound > self.known)
         bound = np.where(alive, bound, -np.inf)
         can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
@@ -236,8 +236,8 @@ class InputSearch:
             self.left.append(LeftBoxes(ids=nodes.ids[left], bound=bound[left], slope=slope[left]))
 
     def proofs(self, questions: Integers, direction: int, upper: float, claim: float) -> list[Tree]:
-        """Return proofs, for questions whose `bounds` are at most `upper`, that no gap in a direction exceeds the claim, which has
-        something to spare: cut off at the first nodes whose own lines show `upper`."""
+        """Return proofs, for questions whose `bounds` are at most `upper`, that no gap in a direction exceeds the claim, which is a
+        little more than `upper`. Trees are cut off at the first nodes whose own lines prove `upper`."""
         gap, slope = (self.trees.known[name][: self.trees.size, direction] for name in ("gap", "slope"))
         leaf, line = gap <= upper, {}
         if not self.logit:

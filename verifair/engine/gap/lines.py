@@ -1,7 +1,7 @@
 """Lines  a - m b <= w  over a box, and the gaps sigma(a) - sigma(b) that they allow.
 
 The line of slope m under the curve "the gap is epsilon" has the constant c(epsilon, m) = min over s of
-logit(s + epsilon) - m logit(s): where w <= c(epsilon, m), no gap exceeds epsilon.
+logit(s + epsilon) - m logit(s): if w <= c(epsilon, m), no gap exceeds epsilon.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.network import Array, Integers
 
 SLACK = 1e-9
-"""Added to every bound on a gap, taken off every constant."""
+"""Added to every bound on a gap, and taken off every constant, to allow for rounding."""
 STEEPEST = 2.0**10
 HALVINGS = 8
-"""Of what is between the parent's bound and what is known."""
+"""Halvings of the interval between the known gap and the parent's bound."""
 RATIOS = 2.0 ** (np.arange(-16, 17) / 4)
-"""Slopes tried, relative to the one that served the parent best."""
+"""Slopes tried, relative to the parent's best one."""
 MIDDLE = 16
 MIXTURES = np.where(
     RATIOS[:, None] < 1,
@@ -29,7 +29,7 @@ MIXTURES = np.where(
 
 
 def conjugate(epsilon: Array | float, m: Array) -> Array:
-    """Return (N,) c(epsilon, m), a little less than computed. 0 < epsilon < 1."""
+    """Return (N,) c(epsilon, m), rounded down by SLACK. 0 < epsilon < 1."""
     linear, constant = 1 - m + 2 * m * epsilon, m * epsilon * (1 - epsilon)
     root = np.sqrt(np.maximum(linear * linear + 4 * (m - 1) * constant, 0.0))
     s = 2 * constant / (linear + root)  # where the line touches
@@ -39,8 +39,8 @@ def conjugate(epsilon: Array | float, m: Array) -> Array:
 
 
 def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
-    """Return rows (N, 3 S, 2) to bound, and what they count in choosing where to cut: for a fall -a + m b, -a and m b with (a, b) =
-    (g, g') and m = slope (N, S); swapped for a rise. Their mixtures are all lines."""
+    """Return rows (N, 3 S, 2) to bound, and their weights in the choice of cuts: for a fall -a + m b, -a and m b with (a, b) =
+    (g, g') and m = slope (N, S); swapped for a rise. Every line is a mixture of them."""
     zero, one = np.zeros_like(slope), np.ones_like(slope)
     rows = np.stack([np.stack([-one, slope], axis=2), np.stack([-one, zero], axis=2), np.stack([zero, slope], axis=2)], axis=2)
     rows = np.where((directions == 0)[:, :, None, None], rows, rows[..., ::-1])
@@ -49,8 +49,8 @@ def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
 
 
 def interval_line(least: Array) -> tuple[Array, Array]:
-    """Return w and m (B,) of lines a - m b <= w that suit the largest gaps that D, U, L' allow; least: (B, 3) lower bounds of -D,
-    -U, L'."""
+    """Return w and m (B,) of lines a - m b <= w at the largest gaps that D, U, L' allow; least: (B, 3) lower bounds of -D, -U,
+    L'."""
     d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
     b = np.clip(-d / 2, low, np.maximum(u - d, low))
     with np.errstate(all="ignore"):  # of no use where d <= 0
@@ -60,8 +60,8 @@ def interval_line(least: Array) -> tuple[Array, Array]:
 
 
 def best_slope(bounds: GoalBounds, radius: Array, m: Array, known: float) -> tuple[Array, Array]:
-    """Return slopes (N,) for lines, and the lower bounds (N,) of these: of mixtures of the three rows of `rows_of`, slopes
-    RATIOS * m, the one whose constant is least in need."""
+    """Return slopes (N,) for lines, and the lower bounds (N,) of these: the best of the mixtures of the three rows of `rows_of`
+    that have slopes RATIOS * m."""
     lower = mixed_goals(bounds, radius, MIXTURES)  # (N, M) of -a + (RATIOS m) b
     slopes = np.clip(RATIOS * m[:, None], 1 / STEEPEST, STEEPEST)
     lower[slopes != RATIOS * m[:, None]] = -np.inf
@@ -72,7 +72,7 @@ def best_slope(bounds: GoalBounds, radius: Array, m: Array, known: float) -> tup
 
 
 def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
-    """Return (N,) bounds on the gap where a - m b <= w: `known` where that suffices, at most `parents` (N,), found by bisection."""
+    """Return (N,) bounds on the gap if a - m b <= w: `known` if that is proved, else by bisection up to `parents` (N,)."""
     low, high = np.full(len(w), known), np.minimum(parents, 1.0)
     left = np.flatnonzero(~(w <= conjugate(known, m)) & (high > known))
     high[np.setdiff1d(np.arange(len(w)), left)] = known
@@ -86,7 +86,7 @@ def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
 
 
 def gap_of(w: float, m: float, known: float) -> float:
-    """Return the same for one line, to a millionth of what is above `known`: a hundred candidates at once, three times."""
+    """Return the same for one line, to a millionth of the range above `known`: a hundred candidates at once, three times."""
     low, high = known, 1.0
     for _ in range(3):
         candidates = np.linspace(low, high, 101)[:-1]
@@ -99,8 +99,8 @@ def gap_of(w: float, m: float, known: float) -> float:
 
 
 def weights_of(first: Array, second: Array, rows: Array, direction: int) -> Array:
-    """Return weights (N, R) of a claim's rows (R, 2) that add up to -A a + B b, A = first and B = second (N,): of the two rows on
-    either side of it, which leaves the largest constants as c is concave. A single row is -a + b."""
+    """Return weights (N, R) of a claim's rows (R, 2) that add up to -A a + B b, A = first and B = second (N,). Only the two rows on
+    either side of it have weights: this gives the largest constant, as c is concave. A single row is -a + b."""
     weights = np.zeros((len(first), len(rows)))
     if len(rows) == 1:
         weights[:, 0] = first

@@ -36,10 +36,10 @@ from verifair.notebook.pictures import interval
 from verifair.notebook.shown import Pictured
 
 SPARE = 0.1
-"""Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
+"""Share of the tolerance by which the certificate claims less than the search has proved: room for the checker's own bounds."""
 LARGEST = Fraction(np.finfo(np.float64).max)
 CLOSED = 1 + 1e-6
-"""Tolerances apart that count as one: the witness is rounded down, the bound up."""
+"""Bounds so many tolerances apart still count as within the tolerance: the witness is rounded down, the bound up."""
 REASONS = {"time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED}
 
 
@@ -85,8 +85,8 @@ def maximise(
     if not (query.network.piecewise_linear or isinstance(query.network, MeanOfTrees)):
         found = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
         return _bisected(query, box, batch, found, started)
-    # Of deep networks questions about single epsilons are bounded far better than the search bounds the gap; as long as they are
-    # decided, they come first.
+    # For deep networks, questions about single epsilons have far better bounds than the search for the gap. They come first, as
+    # long as they are decided.
     if isinstance(query.network, TreeEnsemble | MeanOfTrees) or len(query.network.hidden) < DEEP:
         return _searched(query, box, batch, tolerance, budget, started, jobs, progress)
     nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
@@ -105,7 +105,7 @@ def _searched(
     query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, tolerance: float, budget: Budget, started: float,
     jobs: int, progress: Callable[[float, float], None] | None,
 ) -> MaximumGap:
-    """Return what a search for the gap itself finds."""
+    """Return the result of a search for the gap itself."""
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
     if isinstance(query.network, TreeEnsemble | MeanOfTrees):
@@ -122,7 +122,7 @@ def _searched(
     lower, witness = _witness(query, problem, found)
     certificate = None
     if found.evidence:
-        evidence = [[(one, False) for one in row] for row in found.evidence]  # about the real-valued function only
+        evidence = [[(one, False) for one in row] for row in found.evidence]  # for the real-valued function only
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.claim, scale=query.scale)
     upper = found.claim if found.evidence or logit else 1.0
     return MaximumGap(
@@ -147,7 +147,7 @@ def _tighter(first: MaximumGap, second: MaximumGap, tolerance: float) -> Maximum
 def _bisected(
     query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, found: Bracket, started: float
 ) -> MaximumGap:
-    """What was found by questions about one epsilon after the other."""
+    """Return the result of questions about one epsilon after the other."""
     certificate, problem = None, twin_problem(query, batch, (NO_FALL,))
     witness = None if found.point is None else _enclosed(query, problem, found.point, found.margins, found.lower)
     if found.answers is not None:
@@ -163,7 +163,7 @@ def _bisected(
 def _enclosed(
     query: ProbabilityGap, problem: TwinProblem, point: tuple[int, Array], margins: tuple[float, float], lower: float
 ) -> Witness:
-    """Return the two rows of a question's point, the larger probability first, from balls around their margins."""
+    """Return the witness of a question's point: its two rows, the larger probability first, from balls around their margins."""
     q, x = point
     rows = np.stack([x, problem.batch.take([q]).second(x[None])[0]])
     if margins[0] < margins[1]:
@@ -174,7 +174,7 @@ def _enclosed(
 
 
 def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
-    """Return the gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
+    """Return the exact gap at the best point, rounded down, and its two rows, the larger probability first."""
     question, raw = np.array([found.question]), found.point[None]
     second = problem.batch.take(question).second(raw)
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
@@ -199,12 +199,12 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tup
 
 
 def _float(value: Fraction) -> float:
-    """Logits of absurd networks leave the range of float64."""
+    """Return the nearest float64; infinite for logits beyond its range, which absurd networks have."""
     return float(min(max(value, -LARGEST), LARGEST))
 
 
 def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:
-    """Return whether float32 onnxruntime shows the gap as well; None for a network without a file."""
+    """Return True if float32 onnxruntime shows the gap as well; None for a network without a file."""
     if query.network.source is None:
         return None
     g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))
@@ -213,7 +213,7 @@ def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Ar
 
 
 def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
-    """Float64 numbers just below and just above sigma(a) - sigma(b)."""
+    """Return float64 numbers just below and just above sigma(a) - sigma(b)."""
     with precision(PRECISION):
         gap = sigmoid(ball(a)) - sigmoid(ball(b))
         return down(gap), -down(-gap)

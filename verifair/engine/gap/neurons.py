@@ -1,10 +1,10 @@
 """Neuron branching for the largest gap of one question in one direction: the regions with the largest bounds are split first.
 
-A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most what is known", and a little to spare. Where its
-multipliers do not prove that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall,
-(g', g) for a rise), and the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it
-proves the largest bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim then reached.
-Sound? yes: rigorous bounds of w are behind every leaf.   Complete? to the tolerance, given time, where all variables are whole.
+A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most the largest one found, and a little more". If its
+multipliers do not prove that, they still prove  A a - B b <= w  on the region ((a, b) = (g, g') for a fall, (g', g) for a rise),
+and the largest gap that this allows is the region's bound. So one tree serves every epsilon: at any time it proves the largest
+bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim reached by then.
+Sound? yes: every leaf has a rigorous bound of w.   Complete? to the tolerance, given time, if all variables are whole.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 
 ROOM = 1e-9
-"""Between an epsilon that is claimed and 0 or 1."""
+"""The least distance of a claimed epsilon from 0 and 1."""
 HALVINGS = 30
-"""Of what is between a bound and 1, for the least claim."""
+"""Halvings of the interval between a bound and 1, for the least claim."""
 FIRST, AGAIN = 0.25, 2.0
-"""What a region's LP may take beyond its turn: the first this share of the time that is left, later ones so many times the longest
-before. One that is cut short shows nothing, and a search that splits regions without a bound of their own stands still."""
+"""Time that a region's LP may take beyond its turn: the first one this share of the time left, later ones so many times the longest
+before. An LP that is cut short proves nothing, and splitting regions without bounds of their own makes no progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _BoundedRegion:
     """A region (B = 1) and its number in the tree. bound: on the gap (-inf: the region proves any claim).
 
-    first, second, least: A a - B b <= -least over the region, the rounding (`error`) allowed for.   slopes: (2 H,) that show it.
+    first, second, least: A a - B b <= -least over the region, the rounding (`error`) allowed for.   slopes: (2 H,) that prove it.
     feature, cut, basis: as in `RelaxedRegion`.
     """
 
@@ -58,20 +58,20 @@ class _BoundedRegion:
 
 
 class PhaseSearch:
-    """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at.
+    """The growing tree of one question and direction (0 a fall, 1 a rise). nodes: regions bounded.
 
-    spare: of a bound, bound + spare is what the tree proves.
+    spare: the tree proves bound + spare.
     """
 
     def __init__(self, search: InputSearch, question: int, direction: int, spare: float) -> None:
         self.search, self.question, self.direction, self.spare = search, question, direction, spare
         self.nodes = 0
         self.slow = False  # even the first LP took too long
-        self._longest = 0.0  # seconds that regions have taken
+        self._longest = 0.0  # seconds of the slowest regions
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
         self._known = search.known
         self._open = Open[Objects](1, oldest=True)
-        self._done: list[_BoundedRegion] = []  # at most what was known, or not to be split
+        self._done: list[_BoundedRegion] = []  # bounded by the gap known then, or impossible to split
         self._stuck = -np.inf  # the largest bound of the latter
         claim = self._claim(self._known + spare)
         self.possible = claim is not None and len(claim.rows) <= MAX_ROWS
@@ -81,18 +81,18 @@ class PhaseSearch:
 
     @property
     def bound(self) -> float:
-        """The gap is at most this and what is to spare; infinite before the first region has a bound."""
+        """A bound: the gap is at most this plus `spare`; infinite before the first region has a bound."""
         if not self.nodes:
             return np.inf
-        return max(self._open.top, self._stuck, self._known)  # closed regions were closed by what was known then
+        return max(self._open.top, self._stuck, self._known)  # closed regions have a gap of at most the one known then
 
     @property
     def finished(self) -> bool:
-        """Nothing is left to split."""
+        """True if no region is left to split."""
         return not self.possible or (self.nodes > 0 and self._open.top <= self.search.known)
 
     def run(self, deadline: float, most: int) -> None:
-        """Split regions until none is left that may hold more than is known, or time or nodes are up."""
+        """Split regions until none may hold a larger gap than the known one, or time or nodes are up."""
         with np.errstate(all="ignore"):  # overflow proves nothing
             if not self.nodes and self.possible:
                 self._look(self._relaxation.whole, [0], None, deadline)
@@ -107,18 +107,18 @@ class PhaseSearch:
         self._look(halves, self._tree.halve(leaf.number, leaf.feature, leaf.cut), leaf, deadline)
 
     def _aim(self) -> bool:
-        """Ask about what is known by now; False when there is nothing to ask any more."""
+        """Aim the LPs at the gap known by now; return False if there is nothing left to prove."""
         if self.search.known > self._known:
             claim = self._claim(self.search.known + self.spare)
             if claim is None:
-                self.possible = False  # the gap is as good as 1
+                self.possible = False  # the gap is nearly 1
                 return False
             self._known = self.search.known
             self._relaxation.aim(claim)
         return True
 
     def _look(self, regions: Regions, numbers: list[int], parent: _BoundedRegion | None, deadline: float) -> None:
-        """Bound regions by what their multipliers prove, and offer the points of their LPs."""
+        """Bound regions by their multipliers, and offer the points of their LPs to the search."""
         self.nodes += len(regions)
         basis = None if parent is None else parent.basis
         started = clock.now()
@@ -131,9 +131,9 @@ class PhaseSearch:
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             leaf = self._leaf(number, region, relaxed)
-            if parent is not None and leaf.bound > parent.bound:  # the LP failed, or aimed at another epsilon
+            if parent is not None and leaf.bound > parent.bound:  # the LP failed, or was aimed at another epsilon
                 leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
-            if parent is not None:  # a region has default slopes of its own, so that its lines may show less than its parent's
+            if parent is not None:  # with default slopes of its own, a region's lines may prove less than its parent's
                 leaf = replace(leaf, bound=min(leaf.bound, parent.bound))
             if parent is None and leaf.bound >= self.search.trivial and took >= seconds:
                 self.slow, self.possible, self.nodes = True, False, 0
@@ -161,22 +161,22 @@ class PhaseSearch:
         )
 
     def _inherited(self, relaxed: RelaxedRegion, region: Regions, parent: _BoundedRegion) -> RelaxedRegion:
-        """With the parent's multipliers instead."""
+        """Return the relaxation with the parent's multipliers instead."""
         weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.problem.rows, self.direction)
         found = self._relaxation.bounded(region, weights, parent.slopes[None])
         bound, error = float(found.bound[0]), float(found.error[0])
         return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
 
     def _gap(self, first: float, second: float, least: float) -> float:
-        """Return the gap that A a - B b <= -least allows."""
+        """Return the largest gap that A a - B b <= -least allows."""
         if self.search.logit:
             return max(-least / first, 0.0) * (1 + 1e-12) if first > 0 else np.inf
         if first > 0:
             return gap_of(-least / first, second / first, self._known)
-        return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
+        return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least least / second
 
     def _claim(self, epsilon: float) -> TwinProblem | None:
-        """Return the question with the goal that the gap is at most epsilon; None where there is nothing to claim."""
+        """Return the question with the goal that the gap is at most epsilon; None if epsilon is too near to 0 or 1."""
         if self.search.logit:
             row = np.array([[1.0, -1.0] if self.direction else [-1.0, 1.0]])
             goal = Goal(rows=row, constant=np.array([epsilon]), strict=False)
@@ -187,7 +187,7 @@ class PhaseSearch:
         return replace(self._problem, goals=(goal,))
 
     def least_claim(self, epsilon: float) -> float:
-        """Return the least that all leaves prove, epsilon or more; infinite where that is nothing."""
+        """Return the least claim, epsilon or more, that all leaves prove; infinite if there is none."""
         if not self.nodes:
             return np.inf
         first, second, need = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
@@ -227,7 +227,7 @@ class PhaseSearch:
         return self._tree.tree()
 
     def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
-        """Return where A a - B b makes a line (N,), and its slope."""
+        """Return (N,) True where A a - B b is a multiple of a line a - m b whose slope the checker takes, and its slope m."""
         slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
         own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
         return own, np.where(own, slope, 1.0)
@@ -236,7 +236,7 @@ class PhaseSearch:
         return [*self._done, *(leaf for batch in self._open.batches for leaf in batch.items)]
 
     def _lines(self, leaves: list[_BoundedRegion]) -> tuple[Array, Array, Array]:
-        """Return a, B and the constants that their lines need (N,), with room for summing in another order."""
+        """Return A, B and the constants (N,) that their lines need, with room for summing in another order."""
         lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
         first, second, need = np.array(lines).reshape(-1, 3).T
         return first, second, need

@@ -1,8 +1,8 @@
 """The search behind `maximise`: the largest probability (or logit) gap over a box, a point below and a certified bound above.
 
-An attack opens it (`attack`); then two searches take turns, each with bounds of its own: cutting boxes of inputs (`gap.inputs`) and
-splitting signs of neurons (`gap.neurons`). A turn goes to the one whose bound would be the smaller in the end, were it to come down
-as it last did; now and then to the other.
+It starts with an attack (`attack`). Then two searches take turns, each with bounds of its own: cutting boxes of inputs
+(`gap.inputs`) and splitting signs of neurons (`gap.neurons`). A turn goes to the one whose bound would be smaller in the end if it
+came down as fast as lately; every OTHER turns to the other one.
 Sound? yes: the certificate claims "gap <= upper", which `check` re-proves in ball arithmetic.  Complete? yes, to the tolerance,
 given time.
 Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; corrects it: probabilities are never linear in logits.
@@ -31,15 +31,15 @@ from verifair.engine.search.subdivision import subdivide
 from verifair.interrupts import noted_interrupt
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
-"""Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end, at least."""
+"""Shares of the time for the attack at the start, for a turn, and (at least) for the proofs at the end."""
 OTHER = 6
-"""Every so many turns are for the search that is behind."""
+"""One in so many turns goes to the search that is behind."""
 ANEW = 0.1
 """Share of a turn for another attack."""
 SHORTEST, LONGEST, REPORTED = 0.05, 10.0, 0.25
 """Seconds of a turn, and between reports of progress."""
 FORGET = 0.7
-"""What an older rate of progress counts beside the last one."""
+"""Weight of the older rate of progress beside the last one."""
 
 OutOf = Literal["time", "nodes", "float", "interrupted"]
 
@@ -48,8 +48,8 @@ OutOf = Literal["time", "nodes", "float", "interrupted"]
 class Extreme:
     """The state of a search for the largest gap: a bound, and the best point (raw x (V,), its question and direction).
 
-    evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
-    by_neurons: some of them are of neuron branching.
+    evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty if the claim is trivial.
+    by_neurons: True if some of them are from neuron branching.
     out_of: what the search ran out of, if the bound is not within the tolerance.
     """
 
@@ -71,8 +71,8 @@ def largest_gap(
 ) -> Extreme:
     """Bracket the largest gap over all questions of a problem, whatever its goals. progress is called with (witness, bound).
 
-    tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.   jobs: as in `InputSearch`.
-    Ctrl-C ends it early, with what is known by then.
+    tolerance: by which bounds may exceed the best point.   spare: by which the certificate claims less.   jobs: as in
+    `InputSearch`. Ctrl-C ends it early, with the bounds so far.
     """
     seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with noted_interrupt(deferred=True) as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
@@ -86,7 +86,7 @@ def largest_gap(
         inputs.begin(lambda: search.over or interrupted())
         while not (search.closed or search.over or interrupted()):
             if not search.take_turn(min(end, clock.now() + turn), interrupted):
-                break  # neither can go on: float64 ends here
+                break  # neither can continue: float64 cannot be split further
             if not (search.closed or search.over):
                 inputs.attack(ANEW * turn)
         out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
@@ -98,11 +98,11 @@ def largest_gap(
 
 
 class _Pace:
-    """How fast a bound comes down. spent: seconds its search has had."""
+    """The rate at which a bound comes down. spent: seconds that its search has had."""
 
     def __init__(self) -> None:
         self.spent, self.rate = 0.0, np.inf
-        self.last: tuple[float, float] | None = None  # seconds spent, and the log of what was left to close
+        self.last: tuple[float, float] | None = None  # seconds spent, and the log of the distance to the best point
 
     def note(self, seconds: float, left: float) -> None:
         self.spent += seconds
@@ -113,7 +113,7 @@ class _Pace:
         self.last = self.spent, now
 
     def forecast(self, seconds: float) -> float:
-        """Return the log of what would be left after so many seconds more; -inf before two turns."""
+        """Return the log of the expected distance to the best point after so many more seconds; -inf before two turns."""
         return -np.inf if self.last is None or np.isinf(self.rate) else self.last[1] - self.rate * seconds
 
 
@@ -153,7 +153,7 @@ class _GapSearch:
         return bounds
 
     def take_turn(self, until: float, interrupted: Callable[[], bool]) -> bool:
-        """Let one of the two go on until then; False when neither can."""
+        """Let one of the two searches run until then; return False if neither can."""
         worst = self._worst()
         if worst is None and self.inputs.finished:
             return False
@@ -190,7 +190,7 @@ class _GapSearch:
         self.of_phases.note(clock.now() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
 
     def _report(self, reported: float) -> float:
-        """Report progress when it is time; returns when that was last."""
+        """Report progress if it is time; return the time of the last report."""
         if clock.now() < reported + REPORTED:
             return reported
         if self.progress is not None:
@@ -198,21 +198,21 @@ class _GapSearch:
         return clock.now()
 
     def _worst(self) -> tuple[int, int] | None:
-        """Return the question and direction with the largest bound that neuron branching can lower in the time that is left."""
+        """Return the question and direction with the largest bound that neuron branching may lower in the time left, or None."""
         if self.end - clock.now() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
             return None
         bounds = self._bounds()
         for at, one in self.phases.items():
             if one.finished:
                 bounds[at] = -np.inf
-        if any(one.slow for one in self.phases.values()):  # so would be those that have not begun
+        if any(one.slow for one in self.phases.values()):  # new ones would be slow, too
             bounds[[[(q, d) not in self.phases for d in (0, 1)] for q in range(len(bounds))]] = -np.inf
         q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
     def proofs(self) -> tuple[float, list[list[Tree]], bool]:
-        """Return the least common bound, and proofs of it with something to spare, none where there is nothing to prove; and
-        whether some are of neuron branching."""
+        """Return the least bound that all trees prove, with proofs of that plus `spare` (none if it is trivial), and True if some
+        are from neuron branching."""
         of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
         while True:
             claim = upper + self.spare

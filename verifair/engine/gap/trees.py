@@ -1,10 +1,10 @@
 """The largest gap of a tree ensemble, by questions "is every gap at most epsilon?" for different epsilon.
 
-A local search finds a large gap first (`ascent`). A counterexample has a larger gap than epsilon, and the local search goes on from
-there. Where every gap is proved to be at most epsilon, that is a bound, and its proof the certificate. Epsilon lies a tolerance
-above the best gap while that grows; where this takes too long it falls from the upper end, by a share of what lies between: every
-question takes several times as long as the one before it, so that most of the time goes to the last ones. It rises again after a
-question that took too long. Several processes ask about several at a time, at equal distances up to the bound.
+A local search first finds a large gap (`ascent`). A counterexample has a larger gap than epsilon, and the local search continues
+from it. A proof that every gap is at most epsilon gives an upper bound, and is the certificate. Epsilon lies a tolerance above the
+best gap while that grows. If such a question takes too long, epsilon comes down from the upper bound by a share of the interval:
+every question takes several times as long as the one before, so most of the time goes to the last ones. It rises again after a
+question that took too long. Several processes ask about several values at a time, at equal distances up to the bound.
 Over a box the bounds D of g - g', U of g and V of g', and two lines between them, leave a polygon of pairs (g, g'): no gap there
 exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability`).
 Sound? yes: every bound has a proof, every gap a point.   Complete? to the tolerance, given time.
@@ -35,16 +35,16 @@ from verifair.engine.search.open_goals import OUT_OF_NODES, PROVED
 from verifair.interrupts import noted_interrupt
 
 FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
-"""Shares of the seconds left for the question that would close the search, and for others; seconds of a question at least; and the
-share of what is between both ends that an epsilon falls by."""
+"""Shares of the seconds left for the question that would close the search, and for others; the least seconds of a question; and the
+share of the interval by which epsilon comes down."""
 CLIMB = 0.1
-"""Share of the seconds for the local search, at most."""
+"""Largest share of the seconds for the local search."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Said:
-    """What was found about an epsilon: points (N, V) of questions (N,) that exceed it; or proofs [question][direction] that none
-    does; or neither, and what it ran out of.   nodes: boxes looked at."""
+    """The answer about one epsilon: points (N, V) of questions (N,) with larger gaps; or proofs [question][direction] that there is
+    none; or neither, and the limit that ended it.   nodes: boxes bounded."""
 
     question: Integers
     point: Array
@@ -55,7 +55,7 @@ class _Said:
 
 @dataclass
 class _Bracket:
-    """What is known: the best points, the bound `upper`, and its proofs [question][direction]."""
+    """The state of the search: the best points, the bound `upper`, and its proofs [question][direction]."""
 
     ascent: Ascent
     upper: float
@@ -87,7 +87,7 @@ def largest_gap_of_trees(
 ) -> Extreme:
     """Bracket the largest gap over all questions of a problem about a tree ensemble, whatever its goals.
 
-    tolerance: what the bound may exceed the best point by.   jobs: processes, each with an epsilon.   progress is called with
+    tolerance: by which the bound may exceed the best point.   jobs: processes, each with an epsilon.   progress is called with
     (witness, bound). Ctrl-C ends it early.
     """
     rng, started = np.random.default_rng(budget.seed), clock.now()
@@ -103,7 +103,7 @@ def largest_gap_of_trees(
             progress(known.least, known.upper)
         asked: Shared[Callable[..., _Said]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
         helpers = Helpers(asked, jobs)
-        near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long
+        near, hard = True, 0.0      # True: ask next just above the best gap; the largest epsilon that took too long
         while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
             left = end - clock.now()
             if interrupted() or left < SHORTEST or known.nodes >= most:
@@ -129,7 +129,7 @@ def largest_gap_of_trees(
             near = late = False
             for one, said in zip(epsilons, helpers.together(questions), strict=True):
                 closed = known.learn(one, said)
-                near |= closed is False      # a larger gap than that: again close to the best
+                near |= closed is False      # a larger gap was found: ask just above it next
                 if closed is None and one < known.upper:
                     hard, late, out_of = one, True, said.out_of
             if late and known.upper - hard <= tolerance / 2:
@@ -161,7 +161,7 @@ def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, unt
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:
-    """Return so many epsilons to ask about at the same time, from one upwards."""
+    """Return `count` epsilons to ask about at the same time, from `epsilon` upwards."""
     if np.isinf(upper):
         return [epsilon * 2.0**k for k in range(count)]
     return [epsilon + (upper - epsilon) * k / count for k in range(count)]

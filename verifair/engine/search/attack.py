@@ -1,10 +1,9 @@
 """Search for bad pairs by random points and coordinate ascent, in batches: the largest gap, or the clearest decision flip.
 
 Random legal points of every question are evaluated; the best few dozen by the objective, and as many by |g - g'| (an objective that
-saturates has plateaus), climb by the best single-variable move: a step to either side, an end of the range, any category. What
-cannot climb any further is kicked (a few variables drawn anew) and climbs again, as do
-mixtures of two good points.
-Sound? It finds points in float64 and claims nothing: whoever uses one decides it exactly.  Complete? no.
+saturates has plateaus), climb by the best single-variable move: a step to either side, an end of the range, any category. A point
+that cannot climb any further is kicked (a few variables drawn anew) and climbs again, and so do mixtures of two good points.
+Sound? It finds points in float64 and claims nothing: the caller decides each one exactly.  Complete? no.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Objective = Literal["gap", "logit", "flip"]
 POINTS = 4096
 """Random points a round, over all questions."""
 CLIMBERS = 12
-"""Of the best by the objective, and again by the difference of the margins, in each direction."""
+"""Points that climb in each direction: so many of the best by the objective, and as many by the difference of the margins."""
 STEPS = (1 / 4, 1 / 16, 1 / 64)
 """Shares of its range that a number moves by at once, beside one unit."""
 DRAWS = 12
@@ -38,7 +37,7 @@ FRESH = 4
 KICKED = 3
 """Variables that are drawn anew in a point that cannot climb."""
 PLATEAU = 1e-7
-"""What the difference of the margins counts beside the objective: it leads off plateaus, and outweighs no gain worth having."""
+"""Weight of the difference of the margins beside the objective: it leads off plateaus, and is too small to outweigh real gains."""
 POINTS_SCORED = 8192
 """Points evaluated at a time."""
 
@@ -77,7 +76,7 @@ class Climb:
         self.climbers = max(CLIMBERS * self.points // POINTS, 2)
 
     def run(self, seconds: float, rounds: int = 1000) -> None:
-        """Climb from random points, or go on where the last run has left off."""
+        """Climb from random points, or continue where the last run stopped."""
         deadline = clock.now() + seconds
         for _ in range(rounds):
             if not len(self.best) or self.rounds % FRESH == 0:
@@ -90,7 +89,7 @@ class Climb:
         self.best = self.selected(self.best)
 
     def found(self, most: int) -> Found:
-        """Return the best points come to, at most so many."""
+        """Return the best points found so far, at most `most` of them."""
         best = self.best
         value = self.values(best.question, best.point, best.direction)[0]
         order = np.argsort(-value, kind="stable")[:most]
@@ -99,7 +98,7 @@ class Climb:
         return Found(raw=raw, question=best.question, direction=best.direction, value=value[order])
 
     def climb_from(self, question: Integers, raw: Array, direction: Integers, seconds: float) -> None:
-        """Add points x (N, V) met elsewhere, after an ascent from each of them."""
+        """Add points x (N, V) from elsewhere, after an ascent from each of them."""
         start = self.of(question, raw[:, self.twin.variables], direction)
         self.best = self.selected(Climbers.join([self.best, self.up(start, clock.now() + seconds)]))
 
@@ -108,7 +107,7 @@ class Climb:
         return self._values(self.twin.evaluate(question, self.twin.local.encode(point)), direction)
 
     def _values(self, margins: Array, direction: Integers) -> tuple[Array, Array]:
-        """Return the same of points with margins (N, 2)."""
+        """Return the same for points with margins (N, 2)."""
         a, b = np.where(direction == 0, margins.T, margins.T[::-1])
         match self.objective:
             case "gap":
@@ -119,7 +118,7 @@ class Climb:
                 return np.minimum(a, -b), a - b
 
     def score(self, question: Integers, point: Array, direction: Integers) -> Array:
-        """Return (N,) the objective and a little of the difference; -inf where one of the pair is not legal."""
+        """Return (N,) the objective plus PLATEAU times the difference; -inf where x or x' is not legal."""
         score = np.empty(len(point))
         for start in range(0, len(point), POINTS_SCORED):
             part = slice(start, start + POINTS_SCORED)
@@ -151,7 +150,7 @@ class Climb:
         return Climbers(question=question, point=point, direction=direction, score=self.score(question, point, direction))
 
     def up(self, climbers: Climbers, deadline: float) -> Climbers:
-        """Move every point one variable after the other, as long as that helps and there is time."""
+        """Move every point along one variable after the other, as long as that helps and there is time."""
         climbing, done = climbers, []
         while len(climbing) and clock.now() <= deadline:
             moved = climbing
@@ -165,7 +164,7 @@ class Climb:
         return Climbers.join([*done, climbing])
 
     def _moved(self, climbers: Climbers, v: int) -> Climbers:
-        """Each point with the best value that was tried of one variable, if that is better."""
+        """Return the points, each with the best of the values tried for one variable if that is better."""
         values = self._values_to_try(climbers, v)  # (N, m)
         n, m = values.shape
         again = np.repeat(np.arange(n), m)
@@ -194,7 +193,7 @@ class Climb:
         return np.asarray(np.clip(np.floor(tried) if whole else tried, lower, upper).T)
 
     def selected(self, climbers: Climbers) -> Climbers:
-        """Return the best few of different points in each direction."""
+        """Return the best few distinct points in each direction."""
         keep = []
         for direction in (0, 1):
             mine = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
@@ -211,7 +210,7 @@ class Climb:
         return self.of(climbers.question, point, climbers.direction)
 
     def crossed(self, climbers: Climbers) -> Climbers:
-        """Mixtures of two points of one question and direction, variable by variable."""
+        """Return mixtures of two points of one question and direction, variable by variable."""
         order = self.rng.permutation(len(climbers))
         order = order[np.lexsort((climbers.direction[order], climbers.question[order]))]
         one, two = climbers.take(order[:-1]), climbers.take(order[1:])

@@ -1,6 +1,6 @@
 """Common parts of all box searches: open boxes, closed goals, limits, cuts.
 
-A search of one kind plugs in how a batch of boxes is looked at, bounded and cut (`step`).
+A search of one kind plugs in how it evaluates, bounds and cuts a batch of boxes (`step`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from verifair.engine.search.trees import GoalTrees, ProofTrees
 STEP_BOXES = 1024
 """Boxes looked at at a time."""
 EXTRA_CUTS = 16
-"""Of a goal's boxes whose bound is positive, and not larger than the error of float32, so that the proof holds in float32 too."""
+"""The most boxes of a goal that are cut further although proved, because the bound is no larger than the error of float32."""
 GUESSES = 16
-"""Random points that questions with goals of several rows are tried at before they are bounded."""
+"""Random points at which questions with goals of several rows are evaluated before they are bounded."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Limits:
-    """deadline: by clock.now().   max_nodes: boxes per question.   group: (Q,) questions of one number stand together."""
+    """deadline: by clock.now().   max_nodes: boxes per question.   group: (Q,) a violation decides all questions of one number."""
 
     deadline: float
     max_nodes: int | None
@@ -36,7 +36,7 @@ class Limits:
 
 
 class BoxSearch(ABC):
-    """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
+    """The state of one run: the open boxes, and the decisions on the goals."""
 
     def __init__(self, copies: TwinCopies, limits: Limits, trees: ProofTrees | GoalTrees) -> None:
         self.copies, self.problem = copies, copies.problem
@@ -47,17 +47,17 @@ class BoxSearch(ABC):
 
     @abstractmethod
     def step(self, nodes: Nodes) -> None:
-        """Look at some boxes, and keep the halves of those that are left."""
+        """Evaluate and bound some boxes, and keep the halves of those that stay open."""
 
     def start(self, rng: np.random.Generator) -> None:
-        """Look at random points, and open the whole boxes of all questions that are left."""
+        """Evaluate random points, and open the whole boxes of all questions that are left."""
         everything = roots(self.copies)
-        # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
+        # Random points are cheap and decide half of all questions about a whole domain, but few about a neighbourhood.
         self.guess(everything, GUESSES, STEP_BOXES, rng)
         self.open.add(self.goals.still_open(everything))
 
     def guess(self, nodes: Nodes, points: int, at_once: int, rng: np.random.Generator) -> None:
-        """Try so many random points of each box, where goals have several rows."""
+        """Evaluate `points` random points of each box, if goals have several rows."""
         order = np.tile(np.arange(len(nodes)), 0 if self.goal_rows.single.any() else points)
         for start in range(0, len(order), at_once):
             part = self.goals.still_open(nodes.take(order[start : start + at_once]))
@@ -65,14 +65,14 @@ class BoxSearch(ABC):
                 self.goals.look_at(part, anywhere(self.copies, part, rng))
 
     def late(self) -> bool:
-        """Tell whether time is up; every question with open boxes is then given up."""
+        """Return True if time is up; every question with open boxes is then given up."""
         late = clock.now() > self.deadline
         for nodes in self.open.batches if late else []:
             self.goals.give_up(np.unique(nodes.question), "time")
         return late
 
     def _needed(self, nodes: Nodes) -> Nodes:
-        """Return the boxes whose goals are still open, of questions that may still look at some."""
+        """Return the boxes with open goals, of questions that have boxes left in their limit."""
         nodes = self.goals.still_open(nodes)
         if self.max_nodes is not None and len(nodes):
             spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])

@@ -37,7 +37,7 @@ def roots(twin: TwinCopies) -> Nodes:
 
 
 def rows_at(twin: TwinCopies, question: Integers, point: Array) -> Array:
-    """Full raw rows (N, V) of points (N, v) of the moving variables."""
+    """Return full raw rows (N, V) for points (N, v) of the moving variables."""
     raw = twin.problem.batch.lower[question].copy()
     raw[:, twin.variables] = point
     return np.asarray(raw)
@@ -52,7 +52,7 @@ def anywhere(twin: TwinCopies, nodes: Nodes, rng: np.random.Generator) -> Array:
 
 
 def legal_pairs(twin: TwinCopies, question: Integers, point: Array) -> Booleans:
-    """Return (N,) whether both copies x and x' at points (N, v) of the moving variables are legal rows."""
+    """Return (N,) True where both copies x and x' at points (N, v) of the moving variables are legal rows."""
     if twin.problem.domain.forbidden is None:
         return np.ones(len(question), dtype=bool)
     raw = rows_at(twin, question, point)
@@ -75,7 +75,7 @@ def corner(twin: TwinCopies, nodes: Nodes, slope: Array) -> Array:
 def widest(twin: TwinCopies, nodes: Nodes, score: Array) -> Integers:
     """Return (N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
-    if not len(local.start):  # nobody differs in anything else: each box is one point
+    if not len(local.start):  # no variable moves: each box is one point
         return np.zeros(len(nodes), dtype=np.int64)
     by_variable = np.add.reduceat(score, local.start, axis=1)
     relative = (nodes.upper - nodes.lower) / np.maximum(local.upper - local.lower, 1e-300)
@@ -90,15 +90,15 @@ def divide(twin: TwinCopies, nodes: N, variable: Integers, cut: Array, ids: Inte
 
 
 def cuts(twin: TwinCopies, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
-    """Return (N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables
-    given."""
+    """Return (N,) positions of variables and cuts: along the border of a forbidden box, else in the middle of the given
+    variables."""
     along, edge = borders(twin, nodes)
     middle = twin.local.middle(nodes.lower, nodes.upper)[np.arange(len(nodes)), variable]
     return np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle)
 
 
 def impossible(twin: TwinCopies, nodes: Nodes) -> Booleans:
-    """Return (N,) boxes that hold no legal row, or no legal partner: nothing is claimed about them, so they need no bound."""
+    """Return (N,) True for boxes that hold no legal row, or no legal partner: nothing is claimed there, so they need no bound."""
     domain = twin.problem.domain
     if domain.forbidden is None:
         return np.zeros(len(nodes), dtype=bool)
@@ -108,10 +108,10 @@ def impossible(twin: TwinCopies, nodes: Nodes) -> Booleans:
 
 
 def borders(twin: TwinCopies, nodes: Nodes) -> tuple[Integers, Array]:
-    """Return (N,) positions of variables and cuts along the border of what is forbidden, -1 where there is nothing to gain.
+    """Return (N,) positions of variables and cuts along the border of a forbidden box, -1 where there is nothing to gain.
 
-    A forbidden box that a box sticks out of along one variable only (or two) can be cut off it: the part within holds no row that
-    can be, so it needs no proof. Both copies are looked at.
+    If a box sticks out of a forbidden box along only one variable (or two), the forbidden part can be cut off: it holds no legal
+    row, so it needs no proof. Forbidden boxes of both copies are considered.
     """
     forbidden, domain, batch = twin.problem.domain.forbidden, twin.problem.domain, twin.problem.batch.take(nodes.question)
     variable, cut = np.full(len(nodes), -1), np.zeros(len(nodes))
@@ -132,7 +132,7 @@ def borders(twin: TwinCopies, nodes: Nodes) -> tuple[Integers, Array]:
                 whole = domain.integer[v]
                 below = low[at] < f_low[v]
                 before, after = np.where(whole, np.ceil(f_low[v]) - 1, f_low[v]), np.where(whole, np.floor(f_high[v]), f_high[v])
-                edge = np.where(below, before, after) - (low[at] - lower[at])  # in the first copy's terms
+                edge = np.where(below, before, after) - (low[at] - lower[at])  # as values of the first copy
                 room = np.where(whole, (edge >= lower[at]) & (edge < upper[at]), (edge > lower[at]) & (edge < upper[at]))
                 room &= position[v] >= 0
                 variable[k[room]], cut[k[room]] = position[v[room]], edge[room]

@@ -2,9 +2,9 @@
 
 A node is a box of one question with the goals still open there. In each step the newest nodes of all questions are evaluated
 at their centres, bounded (intervals first, linear bounds for what stays open), evaluated at the corners that the linear bounds
-point to, and split where the bounds' gap comes from. Witness candidates are confirmed in exact arithmetic before they count.
+point to, and split along the input that adds most to the gap of the bounds. Witness candidates count once confirmed exactly.
 Sound? yes: PROVED rests on rigorous bounds of every leaf, VIOLATED on exact evaluation.
-Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides. Of smooth networks
+Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides. For smooth networks
 balls decide points, and a row that is 0 there stays open.
 """
 
@@ -45,22 +45,22 @@ from verifair.engine.search.subdivision import SHARE, subdivide
 from verifair.engine.search.trees import ProofTrees
 
 LINEAR = 128
-"""... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
+"""Boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
 FORMS = 64
-"""... and boxes whose forms are computed at a time: the fewer, the fewer neurons bend in some of them."""
+"""Boxes whose forms are computed at a time: the fewer they are, the fewer neurons are unstable in one of them."""
 FIRST_LAYER = 3
-"""How many times the first layer's weights count in the choice of the input that boxes of deep networks are cut along; the slopes
-of the goals' lines count once. Both are shares of their sums."""
+"""Weight of the first layer's weights in the choice of the input along which boxes of deep networks are cut, relative to the slopes
+of the goals' lines. Both are normalised by their sums."""
 ROOM = 15
-"""Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
+"""So many times the rounding error is taken off a linear bound in addition: more than another order of summation changes it by."""
 SECONDS_A_WEIGHT = 1e-8
-"""What bounding a box takes for each of the network's weights, before the first boxes tell: rather too much."""
+"""Seconds to bound a box, for each of the network's weights: a high estimate that is used until the first boxes are measured."""
 READY_A_WEIGHT = 1e-9
-"""... and what making a question ready takes."""
+"""Seconds to prepare a question, for each of the network's weights."""
 LOOSEST = 1e9
-"""How many times too loose a bound is taken to be at most."""
+"""Upper limit of the ratios that `_too_loose` returns."""
 Layers = Callable[[Integers], list[LayerBounds]]
-"""Returns bounds of the hidden layers of some boxes, by their positions."""
+"""A function from positions of boxes to bounds of their hidden layers."""
 
 
 def decide(
@@ -71,7 +71,7 @@ def decide(
 
     seconds: wall clock for the whole batch.   max_nodes: boxes per question.
     progress: called with the number of newly finished questions.
-    group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
+    group: (Q,) numbers of groups: once a question of a group is violated, the others are moot and left open.
     """
     ready(problem.network)
     search = search_of(problem, Limits(deadline=clock.now() + seconds, max_nodes=max_nodes, group=group))
@@ -83,14 +83,14 @@ def begin(
     problem: TwinProblem, network: Network, *, seconds: float, max_nodes: int, group: Integers | None = None, seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> LayeredSearch:
-    """Do the same, and return the search: its questions that ran out of boxes can go on."""
+    """Do the same for a network, and return the search, so that questions that ran out of boxes can continue (`go_on`)."""
     search = LayeredSearch(problem, network, Limits(deadline=clock.now() + seconds, max_nodes=max_nodes, group=group))
     run(search, seed, progress)
     return search
 
 
 def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) -> None:
-    """Run a search that has not begun until it ends."""
+    """Start a search, and run it until it ends."""
     search.start(np.random.default_rng(seed))
     finished = 0
 
@@ -106,12 +106,12 @@ def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) ->
 
 
 def seconds_a_box(network: Model) -> float:
-    """Return what a box takes at most, before the first ones tell."""
+    """Return an upper estimate of the seconds for one box, used until the first boxes are measured."""
     return SECONDS_A_WEIGHT * network.work
 
 
 def ready_at_once(network: Model, seconds: float) -> int:
-    """Return how many questions at least, one or more, are made ready for their search in half of the time that is left."""
+    """Return how many questions (1 or more) can surely be prepared in half of the seconds that are left."""
     return int(np.clip(SHARE * seconds / (READY_A_WEIGHT * network.work), 1, 1 << 30))
 
 
@@ -127,9 +127,9 @@ def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Asked:
     """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there (none where backward substitution
-    bounds them), and the rows asked about.
+    bounds them), and the chosen rows of goals.
 
-    values: (N, S) those of the rows in the middle of the box. Only rows that hold there prove it.
+    values: (N, S) of the rows in the middle of the box. Only a row that holds there can prove its goal.
     """
 
     nodes: Nodes
@@ -161,8 +161,8 @@ class LayeredSearch(BoxSearch):
         self.frames = FrameBounds()
 
     def go_on(self, wanted: Booleans, max_nodes: int | None) -> None:
-        """Go on with goals (Q, G) of questions that ran out of boxes, until they have looked at `max_nodes`; the others' are
-        dropped."""
+        """Continue with the wanted goals (Q, G) of questions that ran out of boxes, up to `max_nodes` boxes each. Open boxes of
+        other goals are dropped."""
         held, self._held, self.max_nodes = self._held, [], max_nodes
         again = wanted.any(axis=1) & (self.goals.out_of == OUT_OF_NODES)
         self.goals.out_of[again] = ""
@@ -172,8 +172,8 @@ class LayeredSearch(BoxSearch):
         subdivide(self.open, self.step, ended=self.late, deadline=self.deadline, cost=seconds_a_box(self.problem.network))
 
     def open_shares(self) -> Array:
-        """Return (Q,) the share of its box that each question which ran out of boxes has left open: a half of a box counts for half
-        of what the box does."""
+        """Return (Q,) the open share of the box of each question that ran out of boxes; each half of a box has half of the box's
+        share."""
         shares, weight = np.zeros(len(self.goals.nodes)), self.trees.shares()
         for nodes in self._held:
             left = (nodes.open & (self.goals.status[nodes.question] == OPEN)).any(axis=1)
@@ -192,7 +192,7 @@ class LayeredSearch(BoxSearch):
         super().start(rng)
 
     def step(self, nodes: Nodes) -> None:
-        """Look at some boxes, and keep the halves of those that are left."""
+        """Evaluate and bound some boxes, and keep the halves of those that stay open."""
         nodes = self.descent.look(nodes)
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
         nodes = self.without_impossible(nodes)
@@ -208,21 +208,21 @@ class LayeredSearch(BoxSearch):
         self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
 
     def note_roots(self, nodes: Nodes, lower: Array) -> None:
-        """Remember lower bounds (N, G) of whole questions."""
+        """Note lower bounds (N, G) of nodes that are the whole boxes of their questions."""
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
 
     def close_by(self, nodes: Nodes, best: BestRows, bounds: Layers) -> tuple[Nodes, Integers]:
         """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
 
-        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
-        stay open that a few more cuts may show to hold.
+        If float32 is asked for, proved goals that do not surely hold in it stay open, unless it is out of reach. If it is not asked
+        for, only those stay open that a few more cuts may prove for float32, too.
         """
         self.note_roots(nodes, best.lower)
         float32 = self.goals.surely(nodes, best, bounds)
         closed = nodes.open & best.proved
         short = closed & ~float32 & self.goals.float32[nodes.question]
-        if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
+        if not self.problem.float32:  # not asked for, but a bound that is nearly enough mostly suffices after a few more cuts
             spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
             short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
             np.add.at(self.goals.extra_cuts, nodes.question, short)
@@ -237,14 +237,14 @@ class LayeredSearch(BoxSearch):
         return replace(nodes.take(kept), open=left[kept]), kept
 
     def _decide_points(self, nodes: Nodes) -> None:
-        """Boxes that hold a single network input: exact evaluation decides them."""
-        for question in np.unique(nodes.question):  # several points of one question: one at a time, so that each gets its verdict
+        """Decide boxes that hold a single network input, by exact evaluation."""
+        for question in np.unique(nodes.question):  # one point of a question at a time, as `confirm` needs
             for k in np.flatnonzero(nodes.question == question):
                 one = nodes.take(np.array([k]))
                 legal = legal_pairs(self.twin, one.question, one.lower)[0]
                 if legal:
                     met, lower, margins = self.goals.confirm(one.question, one.lower)
-                else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
+                else:  # other raw rows of this input may be legal: unless the goal holds here, the box is cut further
                     met, _, margins = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
                     lower = np.full(met.shape, -np.inf)
                 self.goals.close_one(one, met[0], lower[0], self.goals.surely_at(one.question, one.lower, margins)[0])
@@ -255,7 +255,7 @@ class LayeredSearch(BoxSearch):
         """Bound boxes (N,), and split those that stay open.
 
         Interval arithmetic from the inputs comes first, but not where backward substitution bounds the hidden layers: there it
-        closed none of 17,244 boxes (docs/decisions/0015-frames.md). Of goals of many rows it chooses some.
+        closed none of 17,244 boxes (docs/decisions/0015-frames.md). It is also needed to choose rows of goals with many rows.
         """
         deep = (self.progress.way[nodes.question] > standard.FORWARD) & ~self.goal_rows.many.any()
         at = np.flatnonzero(deep)
@@ -273,7 +273,7 @@ class LayeredSearch(BoxSearch):
         self, nodes: Nodes, low: Array, high: Array, margins: Array, intervals: Sequence[LayerBounds] = (),
         rough: Array | None = None,
     ) -> None:
-        """Bound boxes (N,) by more than intervals, those with the same goals open together, for they share their rows."""
+        """Bound boxes (N,) by more than intervals, those with the same open goals together, as they share their rows."""
         for pattern in np.unique(nodes.open, axis=0):
             at = np.flatnonzero((nodes.open == pattern).all(axis=1))
             chosen = self.goal_rows.choose(np.flatnonzero(pattern), None if rough is None else rough[at], margins[at])
@@ -283,9 +283,9 @@ class LayeredSearch(BoxSearch):
             ))
 
     def _bound(self, asked: _Asked) -> None:
-        """Bound boxes in the way that pays for their questions, where it is known; else find it out (see `standard.Progress`).
+        """Bound boxes by the method that is chosen for their question, or choose it first (see `standard.Progress`).
 
-        Where the time ends before they are all bounded, the others are put back.
+        If time ends before all are bounded, the others are put back.
         """
         ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
         known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
@@ -310,7 +310,7 @@ class LayeredSearch(BoxSearch):
                     self._close_backwards(part, way, needed, frames, anew)
 
     def _too_late(self, boxes: int) -> bool:
-        """Tell whether backward substitution over so many boxes would end after the deadline; then the search ends here."""
+        """Return True if backward substitution over so many boxes would end after the deadline; the search then ends."""
         now = clock.now()
         late = now + self.progress.seconds(boxes) > self.deadline
         if late:
@@ -318,7 +318,7 @@ class LayeredSearch(BoxSearch):
         return late
 
     def _find_out(self, asked: _Asked) -> None:
-        """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
+        """Bound the whole boxes of some questions by all methods, and choose one for each question that none of them proves."""
         count = len(asked.nodes)
         times, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
@@ -356,8 +356,8 @@ class LayeredSearch(BoxSearch):
         self._go_on(remaining, slope[kept], score[kept])
 
     def _best(self, asked: _Asked, lower: Array, way: int) -> BestRows:
-        """Return each goal's best row by lower bounds (N, S) of backward substitution. Bounds of whole questions are remembered,
-        and whose lines prove goals, for the leaves among the nodes."""
+        """Return each goal's best row by lower bounds (N, S) of backward substitution. Note the bounds of whole questions, and, for
+        proved goals, the frames whose lines prove them."""
         nodes, best = asked.nodes, self.goal_rows.best(lower, asked.chosen)
         self.note_roots(nodes, best.lower)
         index, goal = np.nonzero(nodes.open & best.proved)
@@ -370,16 +370,16 @@ class LayeredSearch(BoxSearch):
         return best
 
     def _alone(self, way: int) -> bool:
-        """Tell whether each copy is bounded by itself in this way."""
+        """Return True if this method bounds each copy by itself."""
         return way == standard.COPIES and self.goal_rows.alone
 
     def _wanted(self, asked: _Asked, way: int) -> Booleans:
-        """Return (N, S) the rows that are bounded in this way: those that hold in the middle; of whole questions, all."""
+        """Return (N, S) True for rows that this method has to bound: those that hold in the middle, and all of whole questions."""
         wanted = (asked.values >= 0) | (asked.nodes.ids < len(self.goals.nodes))[:, None]
         return wanted & self.goal_rows.lone[asked.chosen.index] if self._alone(way) else wanted
 
     def _copies(self, asked: _Asked, way: int) -> Booleans:
-        """Return (N, 2) the copies that these rows are of; where both are bounded together, the first stands for them."""
+        """Return (N, 2) True for copies that the wanted rows are about; if both are bounded together, for the first one."""
         if not self._alone(way):
             return np.tile([True, False], (len(asked.nodes), 1))
         of = self.goal_rows.rows[asked.chosen.index] != 0
@@ -388,9 +388,9 @@ class LayeredSearch(BoxSearch):
     def _backwards(
         self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame] = (), anew: bool = True
     ) -> tuple[Array, Array, RegionBounds, Integers]:
-        """Return lower bounds (N, S) by backward substitution in all layers, and slopes (N, S, d), of the rows that are wanted,
-        -inf and 0 of others; and the place (N, 2) among the bounds of each copy that is `needed` (N, 2), else -1. frames: those
-        whose lines are taken; none: each box is a frame of its own."""
+        """Return lower bounds (N, S) of the wanted rows by backward substitution in all layers, and slopes (N, S, d), -inf and 0
+        for other rows; the layers' bounds; and the position (N, 2) of each `needed` (N, 2) copy in these, else -1. frames: their
+        lines are used; if there are none, each box is its own frame."""
         nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
         box, copy = standard.copies_of(needed)
         place = np.full(needed.shape, -1)
@@ -415,7 +415,7 @@ class LayeredSearch(BoxSearch):
         return lower, slope, bounds, place
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
-        """Return bounds by forward forms, and the boxes with the hidden layers' bounds by these where closings rest on them."""
+        """Return bounds by forward forms, and the boxes, with bounds of hidden layers by these forms if proofs may rest on them."""
         found, closer = [], []
         for start in range(0, len(asked.nodes), FORMS):
             part = asked.take(slice(start, start + FORMS))
@@ -434,14 +434,14 @@ class LayeredSearch(BoxSearch):
         self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
 
     def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
-        for start in range(0, len(nodes), LINEAR):  # the newest boxes are looked at next: few at a time, so that it goes deep
+        for start in range(0, len(nodes), LINEAR):  # the newest boxes come next: few at a time keep the search depth-first
             part = slice(start, start + LINEAR)
             self._try_and_split(nodes.take(part), slope[part], score[part])
 
     def _try_and_split(self, nodes: Nodes, slope: Array, score: Array) -> None:
-        """Look at the corners at which the bounds of rows, of slopes (N, S, d), are least: the likeliest witnesses. Split the rest.
+        """Evaluate the corners at which bounds of rows, with slopes (N, S, d), are least: the likeliest witnesses. Split the rest.
 
-        All corners at once: an exact evaluation costs little more for many points than for one.
+        All corners are evaluated at once: an exact evaluation costs little more for many points than for one.
         """
         corners = [corner(self.twin, nodes, slope[:, row]) for row in range(slope.shape[1])]
         self.goals.look_at(nodes.take(np.tile(np.arange(len(nodes)), len(corners))), np.concatenate(corners))
@@ -449,10 +449,10 @@ class LayeredSearch(BoxSearch):
         self._split(nodes, score[alive])
 
     def _provable(self, asked: _Asked, bounds: GoalBounds) -> BestRows:
-        """Return what is nearest to closing each goal by linear bounds, with its bound by the standard relaxation if it may do so:
-        the best row, else the best mixture of rows, whose lines can lie higher than every single one's.
+        """Return the best row of each goal by linear bounds, or else its best mixture of rows, whose bound can be larger than that
+        of any single row. If linear bounds prove the goal, its bound is that of the standard relaxation.
 
-        Of piecewise-linear networks with one hidden layer at most the linear bounds of rows are that relaxation.
+        For piecewise-linear networks with at most one hidden layer, the linear bounds of rows are that relaxation.
         """
         nodes, chosen, rule = asked.nodes, asked.chosen, self.goal_rows
         best, radius = rule.best(bounds.lower, chosen), (asked.high - asked.low) / 2
@@ -477,8 +477,8 @@ class LayeredSearch(BoxSearch):
         return found
 
     def _standard(self, asked: _Asked, box: Integers, combined: tuple[Integers, Array, Array]) -> Array:
-        """Return lower bounds (N,) of combinations of rows over the boxes `box` (N,): rows (N, 3), weights (N, 3), and the lower
-        bounds (N,) that lines show."""
+        """Return lower bounds (N,) of combined rows over the boxes `box` (N,) by the standard relaxation. combined: rows (N, 3),
+        weights (N, 3), and their linear lower bounds (N,)."""
         (rows, weights, linear), rule = combined, self.goal_rows
         float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
         enough = np.where(linear > float32, float32, 0.0)
@@ -489,7 +489,7 @@ class LayeredSearch(BoxSearch):
 
     def _split(self, nodes: Nodes, score: Array) -> None:
         can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
-        self.goals.decide_corners(nodes.take(~can))  # nothing between the ends, yet two different inputs
+        self.goals.decide_corners(nodes.take(~can))  # no value between the ends, yet two different inputs
         nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):
             return
@@ -497,13 +497,13 @@ class LayeredSearch(BoxSearch):
 
 
 def _taken(layers: Sequence[LayerBounds]) -> Layers:
-    """Return what takes some boxes' bounds out of those of layers."""
+    """Return the function from positions of boxes to their bounds in these layers."""
     return lambda some: [layer.take(some) for layer in layers]
 
 
 def _layers(bounds: RegionBounds, place: Integers, some: Integers) -> list[LayerBounds]:
-    """Return the bounds of the layers of some boxes, whose copies stand at `place` (N, 2); of a copy that is not asked about (-1)
-    those of the other."""
+    """Return the bounds of the layers of some boxes, whose copies are at the positions `place` (N, 2). A copy that was not bounded
+    (-1) gets the bounds of the other."""
     if not bounds.twin.lone:
         return [layer.take(place[some, 0]) for layer in bounds.layers]
     (x, x_prime), unknown = np.where(place < 0, place[:, ::-1], place)[some].T, (np.array(-np.inf), np.array(np.inf))
@@ -512,10 +512,10 @@ def _layers(bounds: RegionBounds, place: Integers, some: Integers) -> list[Layer
 
 
 def _too_loose(asked: _Asked, lower: Array) -> Array:
-    """Return (N,) how many times too loose lower bounds (N, S) of rows are: how far a row's bound lies below its value in the
-    middle, over that value. Of a goal its nearest row counts, and of the goals that which is farthest from being proved.
+    """Return (N,) how many times too loose the lower bounds (N, S) of rows are: (value in the middle - bound) / value, for the best
+    row of the worst goal.
 
-    What a bound lacks to 0 does not compare rows: those of both copies have smaller values, and need tighter bounds.
+    The distance from a bound to 0 would not compare rows: rows of both copies have smaller values, and need tighter bounds.
     """
     with np.errstate(all="ignore"):
         times = np.minimum((asked.values - lower) / asked.values, LOOSEST)
@@ -526,5 +526,5 @@ def _too_loose(asked: _Asked, lower: Array) -> Array:
 
 
 def _lack(nodes: Nodes, lower: Array) -> Array:
-    """Return (N,) what lower bounds (N, G) of the open goals lack to 0, the most of them."""
+    """Return (N,) the largest distance from a lower bound (N, G) of an open goal up to 0; 0 where all are above."""
     return np.asarray(np.where(nodes.open, np.maximum(-lower, 0.0), 0.0).max(axis=1))

@@ -1,13 +1,13 @@
 """Search for points that violate goals: moves of a few variables at once, chosen by gradients, in batches.
 
-A goal fails where all of its rows do. For a decision flip that is a strip between g = 0 and g' = 0, often narrower than what one
-unit of any single variable moves g by, while the moves of several together come to almost any amount. Therefore some points of
-every open question, the best of random ones by the worst row and by |g - g'|, take turns of this kind: the gradients of both copies
-say what each variable's other values add to g and to g'; sums of up to MOVES of these foretell the margins after thousands of
-moves, all drawn from one table; the few that come closest to breaking every row are evaluated, and the best of them is the next
-point, be it better than the last one or not: points that only climb get stuck.
+A goal fails where all of its rows do. For a decision flip that is a strip between g = 0 and g' = 0. It is often narrower than the
+change of g by one unit of any single variable, while changes of several variables add up to almost any amount. So some points of
+every open question, the best of random ones by the worst row and by |g - g'|, take turns: the gradients of both copies estimate the
+changes of g and g' for other values of each variable; sums of up to MOVES of these predict the margins after thousands of moves,
+all drawn from one table; the few that come closest to breaking every row are evaluated, and the best of them is the next point,
+even if it is worse than the last one: points that only climb get stuck.
 Sound? It evaluates in float64; `BatchDecision.look_at` confirms exactly what seems to fail.  Complete? no.
-Results depend on the seed and the boxes looked at, not on time, but where the deadline ends the search.
+Results depend on the seed and on the boxes seen, but not on time, unless the deadline ends the search.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, ro
 from verifair.engine.search.open_goals import BatchDecision
 
 FIRST_LOOK, FIRST_LOOK_MANY, AGAIN = 100, 10, 8
-"""Boxes of a question after which its points are looked for (the second number where a block of questions about a network of
-several hidden layers, whose boxes cost more, has that many), and how many times as many until they are looked for again."""
+"""Boxes of a question after which its points are searched for (the second number if a whole block of questions has that many, about
+a network of several hidden layers, whose boxes cost more), and the factor until the next time."""
 PAYS = 1 / 5
-"""Share of the questions looked at that have to be refuted, a block more or less: otherwise cutting boxes is left to do it."""
+"""Share of the questions searched that has to be refuted, up to one block; otherwise the search leaves them to box cutting."""
 BLOCK = 16
-"""Questions looked at together: their tables of foretold margins fit the cache."""
+"""Questions searched together: their tables of predicted margins fit the cache."""
 POINTS, CLIMBERS = 200, 8
-"""Random points that a question begins with, and those of them that move."""
+"""Random points of a question at the start, and those of them that move."""
 ROUNDS = 10
 """Turns of a wave."""
 TABLE, MOVES, VALUES = 1000, 4, 8
-"""Moves foretold a turn, variables that a move changes at most, and other values of each variable."""
+"""Moves predicted in a turn, the most variables that a move changes, and other values of each variable."""
 EVALUATED = 16
-"""Of the foretold moves, those that are evaluated."""
+"""Predicted moves of a point that are evaluated."""
 GROSS = 0.1
-"""Share of what a move adds and takes away in all that counts against it: what is foretold is worth less far off."""
+"""Penalty on a move, as a share of its total change in both directions: predictions are worse far from the point."""
 
 
 class Descent:
-    """The search beside a branch-and-bound: what it finds goes to `goals`."""
+    """The search for violating points beside a branch-and-bound; `goals` records them."""
 
     def __init__(self, goals: BatchDecision, rng: np.random.Generator, deadline: float) -> None:
         self.goals, self.twin, self.problem, self.rng, self.deadline = goals, goals.twin, goals.problem, rng, deadline
@@ -49,12 +49,12 @@ class Descent:
         many = len(self.whole) >= BLOCK and len(self.problem.network.hidden) > 1
         self.due = np.full(len(self.whole), FIRST_LOOK_MANY if many else FIRST_LOOK)
         self.looked = self.refuted = 0
-        together = at_once(self.problem.network, BLOCK * POINTS)  # of a large network less, for the deadline's sake
+        together = at_once(self.problem.network, BLOCK * POINTS)  # fewer for a large network, to meet the deadline
         self.block, self.points = max(together // POINTS, 1), min(together, POINTS)
         self.climbers = min(max(together // EVALUATED, 2), CLIMBERS)
 
     def look(self, nodes: Nodes) -> Nodes:
-        """Look for points of the questions of some boxes that it is time for; returns the boxes that are open after that."""
+        """Search for points of those questions of some boxes whose time it is; returns the boxes that are open afterwards."""
         question = np.unique(nodes.question)
         question = question[self.goals.nodes[question] >= self.due[question]]
         if len(question) < BLOCK:  # a wave costs about as much for one question as for a block of them
@@ -66,7 +66,7 @@ class Descent:
         return self.goals.still_open(nodes)
 
     def run(self, question: Integers) -> None:
-        """Look for points of these questions, in waves, as long as that pays."""
+        """Search for points of these questions, in waves, as long as that pays."""
         left, before = self.goals.still_open(self.whole.take(question)), np.inf
         while 0 < len(left) <= (1 - PAYS) * before:
             before = len(left)
@@ -100,7 +100,7 @@ class Descent:
 
     def _evaluate(self, nodes: Nodes, point: Array) -> tuple[Array, Array]:
         """Return the margins (N, 2) and the scores (N,) of points: the least, over the open goals, of the goal's best row, inf
-        where a copy is not legal. What fails is confirmed."""
+        where a copy is not legal. Points that seem to fail are confirmed exactly."""
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
         best = self.goals.goal_rows.largest(margins @ self.problem.rows.T + self.problem.constants)
         score = np.where(nodes.open, best, np.inf).min(axis=1)
@@ -111,7 +111,7 @@ class Descent:
         return margins, score
 
     def _turn(self, nodes: Nodes, point: Array) -> Array:
-        """Return the points (N, v) after the best move that was evaluated of each."""
+        """Return the points (N, v), each after the best of its evaluated moves."""
         count, variables = point.shape
         values = self._other_values(nodes, point)
         effect = self._effects(nodes, point, values)
@@ -148,7 +148,7 @@ class Descent:
         return np.asarray(np.clip(np.where(local.integer[:, None], whole, real), lower, upper))
 
     def _effects(self, nodes: Nodes, point: Array, values: Array) -> Array:
-        """Return (2, N, v VALUES + 1) what each other value adds to g and g', to first order; the last one: nothing changes."""
+        """Return (2, N, v VALUES + 1) first-order changes of g and g' for each other value; the last entry stands for no change."""
         local, inputs = self.twin.local, pair(self.problem, nodes.question, rows_at(self.twin, nodes.question, point))
         network = layered(self.problem.network, "descent")
         slope = np.stack([gradients(network, self.problem.margin, x)[:, self.twin.moving] for x in inputs])

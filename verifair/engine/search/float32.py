@@ -1,8 +1,8 @@
 """Decide whether a closed goal also holds for every float32 evaluation: compare bounds with the error of both margins.
 
-A row p g(x) + q g(x') + c with bound b over a box holds of whatever a float32 runtime makes of x and x', in whichever orders it
-sums, where b exceeds (|p| + |q|) E, with E the error of either margin over the box (`encoders.bounds.float32`). E over all boxes
-together costs nothing and mostly suffices; where it does not, E over the box itself is taken.
+A row p g(x) + q g(x') + c with bound b over a box holds for every float32 evaluation of x and x', in any order of summation, if b
+exceeds (|p| + |q|) E, with E the error of either margin over the box (`encoders.bounds.float32`). E over all boxes together costs
+nothing and mostly suffices; where it does not, E over the box itself is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, rows_at
 
 ROOM = 1 + 1e-6
-"""Whoever checks a bound sums the error in another order."""
+"""Allowance because the checker sums the error in another order."""
 
 
 def copies(problem: TwinProblem, question: Integers, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -31,7 +31,7 @@ def copies(problem: TwinProblem, question: Integers, lower: Array, upper: Array)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Float32Rule:
-    """The rule for one twin problem. size: (R,) |p| + |q| of each row.   error: None where nothing can be said about float32.
+    """The rule for one twin problem. size: (R,) |p| + |q| of each row.   error: None if no bound for float32 is known.
 
     widest: the error over all boxes together.
     """
@@ -51,7 +51,7 @@ class Float32Rule:
         return cls(twin=twin, size=np.abs(problem.rows).sum(axis=1), error=error, widest=widest)
 
     def surely(self, nodes: Nodes, lower: Array, size: Array, bounds: Callable[[Integers], Sequence[LayerBounds]]) -> Booleans:
-        """Return which open goals (N, G) hold in float32 throughout, of those that rows with lower bounds (N, G) close.
+        """Return (N, G) True for open goals that hold in float32 on the whole box, where rows with lower bounds (N, G) close them.
 
         size: (N, G) |p| + |q| of those rows.   bounds: returns those of the hidden layers at positions of nodes.
         """
@@ -59,7 +59,7 @@ class Float32Rule:
         if self.error is None or not closing.any():
             return np.zeros(lower.shape, dtype=bool)
         error = np.full((len(nodes), 1), self.widest)
-        with np.errstate(invalid="ignore"):  # of an infinite error, which nothing exceeds
+        with np.errstate(invalid="ignore"):  # for an infinite error, which no bound exceeds
             found = closing & (lower > ROOM * size * error)
             short = np.flatnonzero((closing & ~found).any(axis=1))
             if len(short):

@@ -20,19 +20,19 @@ from verifair.engine.search.trees import GoalTrees, ProofTrees
 
 OPEN, PROVED, VIOLATED, SHORT = 0, 1, 2, 3
 OUT_OF_NODES = "nodes"
-"""SHORT: proved of the real-valued function where float32 was asked for, and not of every float32 evaluation."""
+"""SHORT: float32 was asked for, but the goal is proved for the real-valued function only."""
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 
 
 class BatchDecision:
-    """What is decided of Q questions with G goals each; it grows while branch-and-bound is at work.
+    """The decisions on Q questions with G goals each, as branch-and-bound updates them.
 
     status: (Q, G) OPEN, PROVED, VIOLATED or SHORT.   lower: (Q, G) certified lower bound of the goal's best row over the box.
     upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
     margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
-    trees: the proofs.   pending: (Q, G) open boxes of each goal.   float32: (Q, G) whether all leaves so far hold in float32.
-    extra_cuts: (Q, G) boxes that were proved, and cut further for float32's sake.
+    trees: the proofs.   pending: (Q, G) open boxes of each goal.   float32: (Q, G) True if all leaves so far hold in float32.
+    extra_cuts: (Q, G) boxes that were proved, and cut further so that the proof may hold in float32.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BatchDecision:
         self.noise = twin.noise
 
     def finished(self) -> Booleans:
-        """Return (Q,) questions that need no more work."""
+        """Return (Q,) True for questions that need no more work."""
         return np.asarray((self.status != OPEN).all(axis=1) | (self.out_of != "") | self.refuted[self.group])
 
     def give_up(self, questions: Integers | None, out_of: str) -> None:
@@ -91,7 +91,7 @@ class BatchDecision:
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
         if len(index):
-            # One candidate a group is enough, the clearest one: confirming is the expensive part.
+            # The clearest candidate of each group is enough: confirming is the expensive part.
             index = index[np.argsort(np.where(nodes.open, best, np.inf).min(axis=1)[index], kind="stable")]
             _, first = np.unique(self.group[nodes.question[index]], return_index=True)
             index = index[first]
@@ -99,7 +99,7 @@ class BatchDecision:
         return margins
 
     def _note_short(self, nodes: Nodes, margins: Array, point: Array) -> None:
-        """Give up float32 for goals whose rows come within the error at a legal point: no box around it will hold in float32."""
+        """Give up float32 for goals whose rows are within the error at a legal point: no box around that can hold in float32."""
         values = margins @ self.problem.rows.T + self.problem.constants
         wanted = nodes.open & self.float32[nodes.question]
         near = np.flatnonzero((wanted & (self.goal_rows.largest(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
@@ -110,19 +110,19 @@ class BatchDecision:
             self.float32[nodes.question[near[index]], goal] = False
 
     def surely(self, nodes: Nodes, best: BestRows, bounds: Callable[[Integers], Sequence[LayerBounds]]) -> Booleans:
-        """Return what `Float32Rule.surely` says of the goals that may still hold in float32."""
+        """Return the result of `Float32Rule.surely` for the goals that may still hold in float32."""
         wanted = nodes.open & self.float32[nodes.question]
         return self.rule.surely(replace(nodes, open=wanted), best.lower, best.size, bounds)
 
     def surely_at(self, question: Integers, point: Array, margins: Array) -> Booleans:
-        """Return which goals (N, G) hold in float32 at points with these margins (N, 2)."""
+        """Return (N, G) True for goals that hold in float32 at points with these margins (N, 2)."""
         values = margins @ self.problem.rows.T + self.problem.constants - self.noise[question, None]
         return np.asarray(self.goal_rows.largest(values - self.rule.at(question, point)[:, None] * self.rule.size) > 0)
 
     def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array, Array]:
-        """Return which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of
-        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there, and the
-        margins (N, 2)."""
+        """Decide goals exactly at raw legal points of different questions; goals that surely fail become VIOLATED. Return (N, G)
+        True for goals that are met (for a smooth network a goal may be neither, and stays open), a lower bound (N, G) of each
+        goal's best row there, and the margins (N, 2)."""
         raw = rows_at(self.twin, question, point)
         met, unmet, margins = settled_goals(self.problem, question, raw)
         index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
@@ -159,7 +159,7 @@ class BatchDecision:
         self.close(ids, question, goals, lower[goals], float32[goals])
 
     def decide_corners(self, nodes: Nodes) -> None:
-        """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
+        """Decide boxes whose real features hold two neighbouring float64 each, by their corners, which are all their points."""
         for k in range(len(nodes)):
             one = nodes.take(np.array([k]))
             wide = np.flatnonzero(one.lower[0] < one.upper[0])
@@ -178,37 +178,37 @@ class BatchDecision:
             self.close_one(one, met, lower, float32)
 
     def margin(self, question: int, goal: int) -> float | None:
-        """Return by how much the row of a proved goal exceeds 0 at least, None of a goal of several rows: of those a bound says no
-        more than that one of them does. It is a little less than what was proved, as whoever checks it rounds otherwise."""
+        """Return a lower bound of the row of a proved goal; None for a goal of several rows, as its proof only says that some row
+        is met. It is a little less than the proved bound, as the checker rounds differently."""
         least = (1 - ROUNDED) * float(self.leaf_lower[question, goal])
         return (max(least, 0.0) if np.isfinite(least) else 0.0) if self.goal_rows.single[goal] else None
 
     @cached_property
     def lower(self) -> Array:
-        """To be read when the run has ended: the bound of the whole box, or the least of a finished proof's leaves."""
+        """(Q, G) the bound of the whole box, or the least of a finished proof's leaves. Valid once the run has ended."""
         leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)  # inf: no legal row
         return np.asarray(np.maximum(self.root_lower, leaves))
 
 
 ROUNDED = 1e-6
-"""Share of a proved margin that is not stated: the checker takes no margin that it does not find itself."""
+"""Share of a proved margin that is not stated: the checker accepts no margin larger than its own bound."""
 FEW = 3
-"""Goals of up to so many rows have all of them bounded, by the checker as well; of more, the likeliest ones are chosen box by box,
-and a proof names those that closed the box."""
+"""For goals of up to so many rows all rows are bounded, by the checker as well. For goals of more, the likeliest rows are chosen in
+each box, and a proof names those that closed it."""
 
 MIXTURES = {
     2: np.array([[0.5, 0.5, 0], [0.25, 0.75, 0], [0.75, 0.25, 0]]),
     3: np.array([[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5], [0.25, 0, 0.75], [0, 0.25, 0.75], [0.25, 0.25, 0.5]]),
 }
-"""Convex combinations of a goal's rows that are bounded as well, by their number: they cost next to nothing."""
+"""Number of a goal's rows -> convex combinations of them that are bounded as well; they cost next to nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BestRows:
-    """What is nearest to closing each goal: rows (N, G, 3) of the problem and their weights (N, G, 3), mostly one row alone.
+    """The combination of rows that is nearest to closing each goal: rows (N, G, 3) of the problem and weights (N, G, 3), mostly one
+    row alone. lower: (N, G) its bound, -inf where nothing was bounded.   size: (N, G) its |p| + |q|.
 
-    lower: (N, G) the bound of what the weights make of them, -inf where nothing was bounded.   size: (N, G) their |p| + |q|.
-    proved: (N, G) whether the bound closes the goal.
+    proved: (N, G) True if the bound closes the goal.
     """
 
     rows: Integers
@@ -230,8 +230,8 @@ class ChosenRows:
 class GoalRows:
     """The rows (R, 2) of a problem's goals, constants and strictness (R,), and sizes (R,) |p| + |q|, 1 where both are 0.
 
-    first: (G,) position of each goal's first row.   single, many: (G,) goals of one row, of more than FEW.   lone: (R,) rows of one
-    copy.
+    first: (G,) position of each goal's first row.   single, many: (G,) True for goals of one row, of more than FEW.   lone: (R,)
+    True for rows of one copy.
     """
 
     rows: Array
@@ -255,7 +255,7 @@ class GoalRows:
 
     @cached_property
     def alone(self) -> bool:
-        """Whether rows of one copy suffice: every other row is at most a sum of theirs, so that it holds nowhere without them."""
+        """True if rows of one copy suffice: every other row is at most a sum of these, so one of them holds wherever it does."""
         sides = np.stack([self.rows[:, 0] > 0, self.rows[:, 0] < 0, self.rows[:, 1] > 0, self.rows[:, 1] < 0], axis=1)
         most = np.where(sides & self.lone[:, None], (self.constants / self.size)[:, None], -np.inf)
         most = np.maximum.reduceat(most, self.first)[self.every.goal]
@@ -267,9 +267,9 @@ class GoalRows:
         return np.maximum.reduceat(values, self.first, axis=1)
 
     def best(self, lower: Array, chosen: ChosenRows | None = None) -> BestRows:
-        """Return the rows whose lower bounds (B, S) are largest for their size: of all rows, or of those chosen.
+        """Return the row of each goal whose lower bound (B, S) is largest relative to its size, of all rows or of the chosen ones.
 
-        One row closes a goal, since a proof is one row's bound; and of all rows this one has most to spare of float32's rounding.
+        A single row has to close a goal; this one exceeds the rounding error of float32 by most.
         """
         chosen = chosen or self.every
         index = np.broadcast_to(chosen.index, lower.shape)
@@ -282,7 +282,7 @@ class GoalRows:
         return self.decided(row, least)
 
     def decided(self, row: Integers, lower: Array) -> BestRows:
-        """Return what lower bounds (B, G) of rows (B, G) prove."""
+        """Return the goals that lower bounds (B, G) of single rows (B, G) prove."""
         rows, weights = np.repeat(row[:, :, None], 3, axis=2), np.zeros((*row.shape, 3))
         weights[:, :, 0] = 1.0
         proved = np.where(self.strict[row], lower > 0, lower >= 0)
@@ -302,17 +302,17 @@ class GoalRows:
         return np.asarray(np.einsum("bi,bsi->bs", margins, self.rows[chosen.index]) + self.constants[chosen.index])
 
     def named(self, best: BestRows, index: Integers, goal: Integers) -> tuple[Booleans, Integers, Array]:
-        """Return which goals (N,) at positions `index` a proof names rows of, those of many rows and those closed by a mixture, and
-        their rows (M, 3), counted within the goal, with weights (M, 3)."""
+        """Return (N,) True for goals, at positions `index`, whose proofs name rows: goals of many rows, and those closed by a
+        mixture. Also return their rows (M, 3), counted within the goal, and weights (M, 3)."""
         named = self.many[goal] | (best.weights[index, goal, 0] < 1)
         at = index[named], goal[named]
         return named, best.rows[at] - self.first[at[1]][:, None], best.weights[at]
 
     def choose(self, goals: Integers, rough: Array | None, margins: Array) -> ChosenRows:
-        """Return rows of the given goals, from interval bounds (B, R) of all rows, needed where some goal has many, and the margins
-        (B, 2) at the boxes' centres.
+        """Return rows of the given goals to be bounded. rough: interval bounds (B, R) of all rows, needed if some goal has many.
+        margins: (B, 2) at the boxes' centres.
 
-        Of many rows: the one that the intervals come closest to proving, and the one that lies farthest from the centre.
+        Of many rows two are chosen: the one with the best interval bound, and the one with the best value at the centre.
         """
         index, owner = [], []
         for goal in goals:

@@ -23,7 +23,7 @@ def ready(model: object) -> float:
 
 @cache
 def _loops() -> None:
-    """Search an ensemble of one question: numba compiles what it calls, once for all processes that share a folder for it."""
+    """Search a tiny ensemble, so that numba compiles the loops, once for all processes that share its cache folder."""
     from encoders.trees.compiled import COMPILED
 
     if not COMPILED:
@@ -42,7 +42,7 @@ def _loops() -> None:
         width=np.ones(2, dtype=np.int64),
     )
     batch = TwinBatch(lower=np.zeros((1, 2)), upper=np.array([[0.0, 1.0]]), prime=np.ones((1, 2)), protected=of == 0)
-    goal = Goal(rows=np.array([[1.0, -1.0]]), strict=True)     # of one row: no random points are tried first, which may decide it
+    goal = Goal(rows=np.array([[1.0, -1.0]]), strict=True)     # a goal of one row is not decided by random points
     problem = TwinProblem(network=ensemble, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
     search = TreeSearch(problem, Limits(deadline=np.inf, max_nodes=None, group=None))
     search.start(np.random.default_rng(0))

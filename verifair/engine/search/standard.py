@@ -1,7 +1,7 @@
 """Bounds that the checker can repeat: one row's bound by the standard relaxation (`encoders.bounds.regions`), rounded outwards.
 
-Searches close boxes of piecewise-linear networks by it alone; what other bounds promise guides them. The hidden layers' bounds are
-first those of interval arithmetic, and where these do not suffice those of backward substitution: who re-proves a leaf tries both.
+Searches close boxes of piecewise-linear networks by it alone; other bounds only guide them. The hidden layers' bounds are first
+those of interval arithmetic, and if these do not suffice, those of backward substitution: the checker tries both at a leaf.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from verifair.engine.search.boxes import Nodes, rows_at
 
 
 class StandardRelaxation:
-    """The bounds of one twin, and how often interval arithmetic has sufficed so far: `tried` rows, `proved` ones."""
+    """The bounds of one twin. tried, proved: rows bounded by interval arithmetic so far, and those for which it sufficed."""
 
     def __init__(self, twin: Twin) -> None:
         self.twin = twin
         self.neurons = 2 * sum(twin.problem.network.hidden)
         self.tried = self.proved = 0
-        # Forward forms of a second layer and backward substitution are the same lines, so one serves for the other.
+        # Forward forms of a second layer have the same lines as backward substitution, so either can replace the other.
         self.by_forms = twin.depth == 2 and not isinstance(twin.hidden[0], SmoothLayer)
 
     def lower(
         self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, rows: Array, constants: Array, enough: Array
     ) -> Array:
         """Return lower bounds (N,) of rows (N, 2) and constants (N,) over the boxes `box` (N,) of some nodes with these interval
-        bounds; beyond `enough` (N,) nobody needs better ones."""
+        bounds; bounds above `enough` (N,) need not be better."""
         found, left = np.full(len(box), -np.inf), np.arange(len(box))
         if len(box) and (self.twin.depth < 2 or 2 * self.proved >= self.tried):
             found = self.by_intervals(nodes, intervals, box, rows, constants)
@@ -48,7 +48,7 @@ class StandardRelaxation:
     def by_intervals(
         self, nodes: Nodes, intervals: list[LayerBounds] | None, box: Integers, rows: Array, constants: Array
     ) -> Array:
-        """Return the same from these bounds of the hidden layers alone; None: from those of backward substitution."""
+        """Return the same from these bounds of the hidden layers alone; if None, from those of backward substitution."""
         used, at = np.unique(box, return_inverse=True)
         known = None if intervals is None else [one.take(used) for one in intervals]
         return self.regions(nodes.take(used), known).rows(at, rows, constants)
@@ -57,7 +57,7 @@ class StandardRelaxation:
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
         frames: Sequence[Frame] = (), anew: bool = True, copy: Integers | None = None,
     ) -> RegionBounds:
-        """Return the bounds of some boxes, no sign fixed; of one copy alone (N,), 0 for x and 1 for x', where it is given."""
+        """Return the bounds of some boxes without fixed signs. copy: (N,) bounds only this copy, 0 for x and 1 for x'."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
         whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
@@ -68,25 +68,25 @@ class StandardRelaxation:
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
-"""Ways to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy, and of
-it alone where every goal has a row of one copy; and for their differences as well."""
+"""Methods to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy (of
+each copy alone if rows of one copy suffice); and backward substitution for their differences as well."""
 MULTIPLICATIONS = 1 << 31
-"""So many are done between two looks at the clock: a fifth of a second."""
+"""Multiplications between two looks at the clock: a fifth of a second."""
 SECONDS = 2.0**-33
-"""What one of them takes, before the first ones tell."""
+"""Seconds of a multiplication, until the first ones are measured."""
 DEEP = 3
-"""Hidden layers from which on backward substitution finds more than forward forms do."""
+"""With so many hidden layers or more, backward substitution proves more than forward forms."""
 EXPONENT = 2.4
-"""A search takes about (how many times too loose bounds are)^EXPONENT boxes: halving a box leaves about 3/4 of how loose its bounds
-are, and 2.4 = log 2 / log (4 / 3)."""
+"""A search takes about (looseness of bounds)^EXPONENT boxes (`branch_and_bound._too_loose`): halving a box leaves about 3/4 of the
+looseness, and 2.4 = log 2 / log (4 / 3)."""
 
 
 class Progress:
-    """Which way the boxes of each question (Q,) are bounded, UNKNOWN where nobody knows yet: the one whose work to the end is
-    least, as the question's whole box tells it by how many times too loose each bound is and by its multiplications.
+    """The method that bounds the boxes of each question: way (Q,), UNKNOWN until it is chosen. The choice is the method with the
+    least expected work, judged on the question's whole box by the looseness of its bound and by its multiplications.
 
-    forward: those of a box by forward forms.   most: those of a box by substitution, at most.   boxes, work: what substitution has
-    taken so far, and the most for one more box.   spent: seconds that this work took.
+    forward: multiplications of a box by forward forms.   most: at most those of a box by substitution.   boxes, work, spent: boxes
+    bounded by substitution so far (and one of `most`), their multiplications, and their seconds.
     """
 
     def __init__(self, twin: Twin, questions: int) -> None:
@@ -100,28 +100,28 @@ class Progress:
 
     @property
     def at_once(self) -> int:
-        """Return how many boxes are bounded between two looks at the clock."""
+        """The number of boxes bounded between two looks at the clock."""
         return max(1, self.boxes * MULTIPLICATIONS // max(1, self.work))
 
     def note(self, boxes: int, work: int, seconds: float) -> None:
-        """Count the multiplications that boxes took, mostly a tenth of the most, and the seconds.
+        """Count the multiplications that boxes took, mostly a tenth of `most`, and the seconds.
 
-        Sums, no last measurement: a batch of two boxes takes longer for what surrounds it than for its multiplications.
+        Sums are kept, not the last measurement: for a batch of two boxes the overhead takes longer than its multiplications.
         """
         self.boxes, self.work, self.spent = self.boxes + boxes, self.work + work, self.spent + seconds
 
     def seconds(self, boxes: int) -> float:
-        """Return what bounding boxes by backward substitution will take, lines of their own."""
+        """Return the expected seconds to bound boxes by backward substitution, with lines of their own."""
         return boxes * self.spent / self.boxes
 
     def choose(self, question: Integers, times: Array, work: Array) -> None:
-        """Choose for questions (N,) whose bounds are so many times (N, 3) too loose, with so much work (3,) a box."""
+        """Choose the method for questions (N,) with bounds that are `times` (N, 3) too loose, and with work (3,) per box."""
         self.way[question] = (work * times**EXPONENT).argmin(axis=1)
 
 
 LEVELS, SHRINK = 2, 0.5
-"""Boxes up to so many cuts below a frame take its lines, while with each cut the bound lacks at most SHRINK of what it did: boxes
-so large that lines of their own would be much better become frames themselves."""
+"""Boxes up to LEVELS cuts below a frame use its lines, as long as each cut leaves at most SHRINK of the bound's distance to 0.
+Others become frames themselves, as lines of their own would be much better."""
 HELD = 1 << 24
 """Coefficients of lines that are kept; the boxes below the oldest frames become frames themselves."""
 
@@ -134,7 +134,7 @@ class FrameBounds:
         self._size = 0
 
     def add(self, nodes: Integers, bounds: RegionBounds, place: Integers) -> None:
-        """Keep the bounds of nodes (N,). place: (N, 2) of each copy's among them, -1 where there are none."""
+        """Keep the bounds of nodes (N,). place: (N, 2) the position of each copy in these, -1 if it has none."""
         self._size += bounds.coefficients
         for node, one, two in zip(nodes.tolist(), *place.T.tolist(), strict=True):
             self._held[node] = bounds, (one, two)
@@ -148,9 +148,9 @@ class FrameBounds:
     def of(
         self, frames: Integers, below: Integers, needed: Booleans, sizes: tuple[int, int]
     ) -> list[tuple[Integers, bool, list[Frame]]]:
-        """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the nodes (M,); whether they are to
-        become frames themselves, and then at most sizes[1] at once, else sizes[0]; and the frames that hold them, none where none
-        are kept. needed: (N, 2) copies that are bounded, in the order of `copies_of`."""
+        """Return N nodes in parts. frames, below: (N,) the frame of each node, and how many cuts it lies below that. A part is: the
+        nodes (M,), at most sizes[1] if they are to become frames themselves, else sizes[0]; True if they are; and the frames that
+        hold them, empty if these are not kept. needed: (N, 2) copies that are bounded, in the order of `copies_of`."""
         kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, tuple[int, int]]]] = {}
         order = np.argsort(frames, kind="stable")
         lists = order.tolist(), frames[order].tolist(), (below[order] > LEVELS).tolist(), needed[order].tolist()
@@ -175,6 +175,6 @@ class FrameBounds:
 
 
 def copies_of(needed: Booleans) -> tuple[Integers, Integers]:
-    """Return the boxes (M,) and the copies (M,) that are needed (N, 2): those of x first."""
+    """Return the box (M,) and the copy (M,) of every True entry of `needed` (N, 2), those of x first."""
     copy, box = np.nonzero(needed.T)
     return box, copy

@@ -37,8 +37,8 @@ class Objects(Batched):
 
 
 class Open(Generic[B]):
-    """The open parts in batches. Those of the highest priority are taken first, and of equals the newest, so that the list stays
-    short: depth first (or the oldest). `keep`, where given, drops what needs no more work when it is taken."""
+    """The open parts in batches. Those of the highest priority are taken first, and among equals the newest (depth first, so that
+    the list stays short) or the oldest. `keep`, if given, drops parts that need no more work when they are taken."""
 
     def __init__(self, at_once: int, keep: Callable[[B], B] | None = None, *, oldest: bool = False) -> None:
         self.at_once, self.keep = at_once, keep
@@ -47,22 +47,22 @@ class Open(Generic[B]):
 
     @property
     def top(self) -> float:
-        """The highest priority; -inf where nothing is open."""
+        """The highest priority; -inf if nothing is open."""
         return -self._heap[0][0] if self._heap else -np.inf
 
     @property
     def batches(self) -> list[B]:
-        """All that is open, in no order."""
+        """All open parts, in no order."""
         return [batch for _, _, batch in self._heap]
 
     def add(self, batch: B, priority: float = 0.0) -> None:
-        """Keep a batch, to be taken from its beginning."""
+        """Add a batch; its parts are taken from its beginning."""
         for start in reversed(range(0, len(batch), self.at_once)):
             part = batch.take(slice(start, start + self.at_once)) if len(batch) > self.at_once else batch
             heapq.heappush(self._heap, (-priority, next(self._order), part))
 
     def take(self, most: int) -> B | None:
-        """Return up to `at_once` parts of one priority, and up to `most`; None where nothing is open."""
+        """Take at most `at_once` and at most `most` parts of one priority; None if nothing is open."""
         taken: list[B] = []
         room, level = min(self.at_once, most), self._heap[0][0] if self._heap else 0.0
         while self._heap and room and (self._heap[0][0] == level or not taken):
@@ -84,19 +84,19 @@ class PartSource(Protocol[T]):
 
 
 STEP = 4_000_000
-"""Multiplications that take as long as what surrounds a step: about a millisecond."""
+"""Multiplications that take as long as the overhead of a step: about a millisecond."""
 SHARE = 0.5
-"""Of the time that is left, for one step: the next parts may cost more than the last ones."""
+"""Share of the time left that one step may take: the next parts may cost more than the last ones."""
 
 
 def subdivide(
     open_: PartSource[T], step: Callable[[T], None], *, ended: Callable[[], bool], deadline: float = math.inf, cost: float = 0.0
 ) -> float:
-    """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
-    before every step, the place for deadlines, budgets of nodes, and reports of progress.
+    """Take a batch and hand it to `step`, which adds the parts that stay open, until nothing is open or the search has `ended`.
+    That is called before every step, and is the place for deadlines, budgets of nodes, and reports of progress.
 
     deadline: by clock.now(). Batches shrink towards it, by what a part cost in the last step, so that no step overruns it by
-    more than one part.   cost: seconds that a part of the first step may take.   Returns what a part of the last one took.
+    more than one part.   cost: seconds that a part of the first step may take.   Returns the seconds per part of the last step.
     """
     while not ended():
         started = clock.now()

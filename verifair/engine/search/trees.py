@@ -1,4 +1,4 @@
-"""Growing trees of splits: a search keeps its data about the nodes, and the proofs, beside them."""
+"""Growing trees of splits, with the data of a search about their nodes, and the proofs written from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifair.checker.certificates.tree import Of, Tree
 class Trees:
     """Nodes as arrays that grow. Roots are nodes 0 ... Q - 1; the halves of a split node are `left` and `left + 1`.
 
-    known: arrays (nodes, ...) of what is known of every node; halves inherit it.
+    known: arrays (nodes, ...) with data of every node; halves inherit it.
     An interrupt between any two statements leaves valid trees: a node that is not yet marked as split is still a leaf.
     """
 
@@ -27,7 +27,7 @@ class Trees:
         self.cut = np.zeros(roots)
 
     def split(self, nodes: Integers, feature: Integers, cut: Array) -> Integers:
-        """Record splits, as nodes of a `Tree` name them; returns the first halves, each second one is the next number."""
+        """Record splits, given as in a `Tree`; returns the numbers of the first halves. The second half has the next number."""
         first = self.size + 2 * np.arange(len(nodes))
         if self.size + 2 * len(nodes) > len(self.feature):
             more = max(2 * len(nodes), len(self.feature))
@@ -42,7 +42,7 @@ class Trees:
         return first
 
     def shares(self) -> Array:
-        """Return (nodes,) the share of its root's box that each node is, a half counting for half of what is halved."""
+        """Return (nodes,) the share of its root's box that each node has; each half has half of its node's share."""
         share, nodes = np.ones(self.size), np.arange(self.roots)
         while len(nodes := nodes[self.feature[nodes] != -1]):
             first = self.left[nodes]
@@ -51,7 +51,7 @@ class Trees:
         return share
 
     def grow(self, tree: Tree) -> Integers:
-        """Cut the one root as a tree that was written; returns the numbers (K,) of its nodes here. Halves inherit nothing."""
+        """Cut the only root as a written tree is cut; returns the numbers (K,) of that tree's nodes. Halves inherit nothing."""
         inner, size = tree.feature != -1, self.size
         number, pending = np.zeros(len(inner), dtype=np.int64), [0]
         for node, splits in enumerate(inner.tolist()):
@@ -84,8 +84,8 @@ class Trees:
         self, roots: Integers, leaf: Booleans, multipliers: Mapping[int, tuple[Integers, Array]],
         frames: Mapping[int, tuple[int, int]] | None = None, within: tuple[int, Mapping[int, int]] = (0, {}),
     ) -> list[Tree]:
-        """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have, and what
-        frames (index, node) they take. within: an index, and which frames stand in which."""
+        """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) of leaves, and the frames
+        (index, node) that they name. within: the index that names a frame's own frame, and frame -> the frame that it lies in."""
         order = self.preorder(roots.tolist(), leaf)
         ends, (feature, cut) = order[leaf[order]].tolist(), self.splits(order, leaf)
         given, named, (outer, standing) = [(node, *multipliers[node]) for node in ends if node in multipliers], frames or {}, within
@@ -113,11 +113,11 @@ class Trees:
 
 
 class ProofTrees(Trees):
-    """The proof trees of Q questions with G goals each: which nodes close which goals, and what they name for that.
+    """The proof trees of Q questions with G goals each: the goals that nodes close, and the rows and frames that they name for it.
 
-    multipliers: by goal, of the nodes that name some: as in a `Tree`.   neurons: of both copies, 2 H, that rows are counted from.
-    rows: of each goal.   within: the frame that a frame stands in.   known, besides: the frame of each node (-1: none), by how
-    many cuts it lies below that, and what the frame's bound lacked to 0.
+    multipliers: by goal, of the nodes that name some: as in a `Tree`.   neurons: 2 H, of both copies, after which rows are counted.
+    rows: of each goal.   within: frame -> the frame that it lies in.   known, besides: the frame of each node (-1: none), how many
+    cuts it lies below that, and the distance from the frame's bound up to 0.
     """
 
     def __init__(self, roots: int, rows: Sequence[int], neurons: int) -> None:
@@ -141,12 +141,12 @@ class ProofTrees(Trees):
         self.known["closed"][nodes, goals] = True
 
     def name(self, nodes: Integers, goals: Integers, rows: Integers, weights: Array) -> None:
-        """Record what closes goals (N,) at nodes (N,): rows (N, K) of theirs, counted within the goal, with weights (N, K)."""
+        """Record the rows (N, K), counted within the goal, with weights (N, K), that close goals (N,) at nodes (N,)."""
         for node, goal, row, weight in zip(nodes.tolist(), goals.tolist(), rows, weights, strict=True):
             self.multipliers[goal][node] = self.neurons + row[weight > 0], weight[weight > 0]
 
     def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, of: Integers) -> None:
-        """Record the frames (N,) that bounds at nodes (N,) are taken from, and what these are of (N,): as a `Tree` names them."""
+        """Record the frames (N,) whose lines bound nodes (N,), and the quantities `of` (N,) that they bound, as in a `Tree`."""
         for node, goal, frame, one in zip(nodes.tolist(), goals.tolist(), frames.tolist(), of.tolist(), strict=True):
             self.frames[goal][node] = self.neurons + self.rows[goal] + one, frame
 
@@ -161,10 +161,10 @@ class ProofTrees(Trees):
 
 
 class GoalTrees(Trees):
-    """The proof trees of Q questions, every goal g of which is cut up by itself: the root of question q is node q + Q g.
+    """The proof trees of Q questions, with one tree for each goal g: its root for question q is node q + Q g.
 
-    named: by goal, for each row that closes leaves of it the rows and weights that a proof names; nothing where it need not.
-    known: whether a node is closed, and by which row (-1: by none, nothing is claimed there).
+    named: by goal, the rows and weights that a proof names for each row that closes leaves; empty if it need not name any.
+    known: whether a node is closed, and by which row (-1: by none, as nothing is claimed there).
     """
 
     def __init__(self, questions: int, named: Sequence[list[tuple[Integers, Array]]]) -> None:
@@ -173,7 +173,7 @@ class GoalTrees(Trees):
         self.questions, self.named = questions, named
 
     def close(self, nodes: Integers, goals: Integers) -> None:
-        """Record that goals (N,) hold throughout nodes (N,) of theirs."""
+        """Record that goals (N,) hold throughout nodes (N,) of their trees."""
         self.known["closed"][nodes] = True
 
     def name(self, nodes: Integers, rows: Integers) -> None:
@@ -181,7 +181,7 @@ class GoalTrees(Trees):
         self.known["row"][nodes] = rows
 
     def code(self, goal: int, index: int, value: float) -> Integers:
-        """Return the number (1,) of a row for `name` that a proof names as this multiplier."""
+        """Return a number (1,) that `name` takes for a row, and that a proof writes as this multiplier."""
         self.named[goal].append((np.array([index]), np.array([value])))
         return np.array([len(self.named[goal]) - 1])
 
@@ -209,7 +209,7 @@ class GoalTrees(Trees):
 
 
 class NeuronTree(Trees):
-    """One tree whose nodes may be signs of neurons, and the multipliers of its leaves. A node without any proves itself."""
+    """One tree whose splits may be signs of neurons, and the multipliers of its leaves. A leaf may need none."""
 
     def __init__(self, neurons: int) -> None:
         super().__init__(1)
@@ -223,7 +223,7 @@ class NeuronTree(Trees):
         return [first, first + 1]
 
     def close(self, node: int, weights: Array, slopes: Array) -> None:
-        """A leaf with weights (R,) of the rows and perhaps the slope of a line of its own behind them, and slopes (2 H,)."""
+        """Record a leaf: weights (R,) of the rows, perhaps followed by the slope of a line of its own, and slopes (2 H,)."""
         given, used = np.flatnonzero(~np.isnan(slopes)), np.flatnonzero(weights)
         index = np.concatenate([given, self.neurons + used])
         self.multipliers[node] = index, np.concatenate([slopes[given], weights[used]])

@@ -1,1 +1,1 @@
-"""Certified shares: which part of a box is treated alike, bracketed cell by cell."""
+"""Certified shares: the share of a box that is treated alike, bracketed cell by cell."""

@@ -1,8 +1,8 @@
-"""The cells of a certified share: what bounds show of them, and where they are cut.
+"""The cells of a certified share: the points that bounds decide in them, and the places of their cuts.
 
-Of a network every copy lies between two planes (`encoders.bounds.copies`); cells are cut where what the schema forbids begins or
-ends, then in the middle of the feature that the bands of their neurons come from. Of a tree ensemble every copy lies between the
-sums of what its trees add at least and at most; cells are cut at the threshold on which these depend most.
+Every copy of a network lies between two planes (`encoders.bounds.copies`); cells are cut at the ends of forbidden boxes, then in
+the middle of the feature that contributes most to the bands of their neurons. Every copy of a tree ensemble lies between the sums
+of the least and of the largest leaves of its trees; cells are cut at the threshold on which these depend most.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from verifair.engine.questions import margin
 COPIES = 4096
 """Copies bounded at a time."""
 COPY, NODE = 200_000, 8
-"""Multiplications that take as long as bounding and counting one copy takes besides, and as looking at a node of a tree."""
+"""Multiplications that take as long as the overhead of bounding and counting one copy, and as a visit to a tree node."""
 SPARE = Fraction(1, 10**6)
-"""Share of what is counted in cells of both kinds that is not stated: the checker's directions are rounded in another order."""
+"""Share of a cell's volume that is not stated in cells with fair and unfair points: the checker rounds directions differently."""
 LINES = np.array([[1.0, 0.0], [-1.0, 0.0]])
 """The margin and its opposite, of one copy."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShareCells(Batched):
-    """B cells.   lower, upper: (B, V).   fair, unfair, outside: exact numbers of points, the last of those that are not counted.
-    strip: that are counted, as no whole cell is.   open: share of the box that is left.   variable, cut: where it would be cut, -1
-    where it cannot be."""
+    """B cells.   lower, upper: (B, V).   fair, unfair, outside: exact numbers of points, `outside` those that are not counted.
+    strip: points decided in cells that are not decided as a whole.   open: undecided share of the box.   variable, cut: of the next
+    cut, -1 where there is none."""
 
     lower: Array
     upper: Array
@@ -51,8 +51,8 @@ class ShareCells(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellPlanes:
-    """Planes under and over the K copies over B cells: slopes (B K, n_0) and values in the middle (B K,). variable, cut: (B,)
-    where a cell would be cut; -1 where nothing is left to cut."""
+    """Planes under and over the K copies over B cells: slopes (B K, n_0) and values in the middle (B K,). variable, cut: (B,) of a
+    cell's next cut; -1 if it cannot be cut."""
 
     under: tuple[Array, Array]
     over: tuple[Array, Array]
@@ -61,7 +61,7 @@ class CellPlanes:
 
 
 class CellBounds(Protocol):
-    """What bounds the copies of a model over cells lower, upper (B, V). work: multiplications that take as long as one copy."""
+    """Bounds of the copies of a model over cells lower, upper (B, V). work: multiplications that take as long as one copy."""
 
     work: int
 
@@ -69,7 +69,7 @@ class CellBounds(Protocol):
 
 
 class ByPlanes:
-    """A piecewise-linear network's copies."""
+    """Bounds of a piecewise-linear network's copies."""
 
     def __init__(self, network: Model, question: ShareQuestion) -> None:
         self.question = question
@@ -85,7 +85,7 @@ class ByPlanes:
         return CellPlanes(under=(planes.under, planes.least), over=(planes.over, planes.most), variable=variable, cut=cut)
 
     def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
-        """Return (B,) along which feature the errors of cells' forms come from most."""
+        """Return (B,) the feature that contributes most to the errors of each cell's forms."""
         question, domain = self.question, self.question.domain
         shape = len(lower), len(question.values), -1
         slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
@@ -100,7 +100,7 @@ class ByPlanes:
 
 
 class ByTrees:
-    """A tree ensemble's copies, each with its protected values filled in."""
+    """Bounds of a tree ensemble's copies, each with its protected values filled in."""
 
     def __init__(self, model: TreeEnsemble | ComparedTrees, question: ShareQuestion) -> None:
         from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
@@ -124,7 +124,7 @@ class ByTrees:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellLooks:
-    """What every process needs to bound and to count cells. volume: of the box."""
+    """The data that every process needs to bound and to count cells. volume: of the box."""
 
     network: Model
     question: ShareQuestion
@@ -138,7 +138,7 @@ class CellLooks:
         return cls(network=network, question=question, bounds=bounds, volume=volume)
 
     def cells(self, lower: Array, upper: Array) -> ShareCells:
-        """Bound and count cells (B, V), and choose where they would be cut."""
+        """Bound and count cells (B, V), and choose their next cuts."""
         step = max(1, COPIES // len(self.question.values))
         return ShareCells.join([self._look(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)])
 
@@ -156,8 +156,8 @@ class CellLooks:
         )
 
     def _faces(self, lower: Array, upper: Array, variable: Integers, cut: Array) -> tuple[Integers, Array]:
-        """Return along which feature (B,) cells are cut, and where (B,): as given, or at an end of a forbidden box that some
-        copies' points lie in, and others' of the same protected values not."""
+        """Return the features (B,) and the places (B,) of cuts: as given, or at an end of a forbidden box if, for some protected
+        values, it holds some points of the cell but not all."""
         domain, question = self.question.domain, self.question
         forbidden = domain.forbidden
         if forbidden is None:

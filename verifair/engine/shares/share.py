@@ -1,10 +1,10 @@
 """`certify_share`: bound the share of a box that is treated alike from below and above, by cutting the box into cells.
 
-Method: every cell is bounded for each copy (`cells`). Cells where the bounds show one answer throughout are done; of the
-others the points on both sides of an undecided strip are counted. Those with the most open volume are cut first.
+Method: every cell is bounded for each copy (`cells`). Cells with one answer throughout are done; in the others the points on both
+sides of an undecided strip are counted. Cells with the most open volume are cut first.
 Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
 Complete? to the tolerance, within the budget: cells end as single network inputs, which exact arithmetic decides.
-References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells are decided as wholes.
+References: FairQuant (Kim et al., ICSE 2025) defines the share; it decides cells only as a whole.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from verifair.notebook.pictures import shares
 from verifair.notebook.shown import Pictured
 
 AT_ONCE, PART = 256, 32
-"""Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
+"""Leaves cut at a time: at least AT_ONCE, or one in PART if there are many, but never more than a quarter of all."""
 POINTS = "fair", "unfair", "outside", "open"
-"""What of a cell is counted, and passes to its halves when it is cut."""
+"""The counts of a cell, which its halves inherit when it is cut."""
 KEEP = 60.0
-"""Seconds at least between two writings of an unfinished tree: a kill loses no more. Writing takes 5 % of the time at most."""
+"""The least seconds between two writings of an unfinished tree, which a kill may lose. Writing takes at most 5 % of the time."""
 EACH = 64
-"""Cells that a process gets at least: fewer are looked at sooner than sent."""
+"""The fewest cells that a process gets: fewer take less time to bound than to send."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -115,8 +115,8 @@ def certify_share(
 
 
 def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
-    """Return how many rows (N, V) of a table are fair, how many are not, both decided exactly, and how many are not counted:
-    outside the box, but for protected values, or without legal rows to compare."""
+    """Return the numbers of rows (N, V) of a table that are fair, and that are not, both decided exactly, and of those that are not
+    counted: outside the box (protected values aside), or without legal rows to compare."""
     question = share_question(query)
     lower, upper = box_of(query.schema, query.box)
     others = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
@@ -154,7 +154,7 @@ def _check(query: IndividualFairness, tolerance: float) -> None:
 
 
 def _rounded(share: Fraction) -> float:
-    """Return a float that is not above a share."""
+    """Return a share as a float, rounded down."""
     value = float(share)
     return float(np.nextafter(value, -np.inf)) if Fraction(value) > share else value
 
@@ -183,13 +183,13 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Taken(Batched):
-    """Leaves that are cut."""
+    """Leaves that are to be cut."""
 
     node: Integers
 
 
 class _ShareSearch:
-    """The tree under way; of every node is known what `ShareCells` holds, without points where it is cut."""
+    """The state of the search: the tree, with the data of `ShareCells` for every node; a node that is cut has no points."""
 
     def __init__(
         self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
@@ -212,12 +212,12 @@ class _ShareSearch:
 
     @property
     def cells(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         return (self.trees.size + 1) // 2
 
     @property
     def total(self) -> Fraction:
-        """How many points may be counted."""
+        """The volume of points that may be counted."""
         return self.volume if self.domain.forbidden is None else self.volume - self._known("outside").sum()
 
     @property
@@ -225,7 +225,7 @@ class _ShareSearch:
         return self.earlier + clock.now() - self.started
 
     def run(self, progress: Callable[[float, float], None] | None, keep: Callable[[], None]) -> Reason | None:
-        """Cut cells until the bracket is narrow; return why it ended before that. keep: writes the tree as it is."""
+        """Cut cells until the bracket is narrow enough; return why it ended earlier, or None. keep: writes the present tree."""
         reason: Reason | None = None
         reported = self.started
         due = time.monotonic() + KEEP
@@ -256,7 +256,7 @@ class _ShareSearch:
         return reason
 
     def take(self, most: int) -> _Taken | None:
-        """Return at most so many of the leaves with the largest open volume that can be cut."""
+        """Return at most `most` leaves that can be cut, those with the largest open volume."""
         left = np.where(self._known("variable") >= 0, self._known("open"), 0.0)
         able = np.flatnonzero(left)
         if not len(able):
@@ -268,7 +268,7 @@ class _ShareSearch:
         nodes = taken.node
         variable, at, (lower, upper) = self._known("variable")[nodes], self._known("cut")[nodes], self._boxes(nodes)
         found = self._looked_at(*self.domain.halves(lower, upper, variable, at))
-        for name in POINTS:  # halves inherit it: an interrupt here leaves less than is shown, and never more
+        for name in POINTS:  # halves inherit 0: an interrupt here leaves less than is proved, and never more
             self._known(name)[nodes] = 0
         first = self.trees.split(nodes, variable, at)
         self._note(np.concatenate([first, first + 1]), found)
@@ -284,7 +284,7 @@ class _ShareSearch:
             self._known(name)[nodes] = getattr(cells, name)
 
     def _grow(self, tree: Tree) -> None:
-        """Take over a tree that was cut before. Raises DataError for one that is none over this box."""
+        """Take over a tree of an earlier run. Raises DataError if it is no tree over this box."""
         found = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
         if isinstance(found, str) or np.isin(tree.feature, self.question.index).any():
             raise DataError("the store's tree is none over the query's box; name another file with --store")
@@ -294,14 +294,14 @@ class _ShareSearch:
         self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
 
     def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
-        """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
+        """Bound and count cells (B, V), and choose their next cuts, in all processes."""
         clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
         jobs = max(min(self.helpers.ready(), len(lower) // EACH), 1)
         parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
         return ShareCells.join(self.helpers.together(list(parts)))
 
     def _shares(self) -> tuple[Fraction, Fraction]:
-        """Return what all cells show, and remember when that was."""
+        """Return the fair and the unfair share of all cells, and add them to the history."""
         strip = self._known("strip")
         points = [(self._known(name)[~strip].sum(), self._known(name)[strip].sum()) for name in ("fair", "unfair")]
         fair, unfair = ((whole + (1 - SPARE) * counted) / (self.total or 1) for whole, counted in points)

@@ -1,9 +1,9 @@
 """A tighter bound of a sum over trees than the sum of their smallest leaves, for the search (the checker has its own).
 
-Of one variable after the other, what the trees that ask about it add at least in each of its cells is evened out: each gets the
-mean of all less its own, so that all together get nothing. What each then adds at least is summed up in the end (max-sum diffusion:
-Werner, A Linear Programming Approach to Max-Sum Problem, PAMI 2007).
-Sound? up to rounding, which the caller allows for; what it closes is proved again by the checker.
+For one variable after the other, the least values of the trees that use it are evened out in each of its cells: every tree is given
+the mean of all of them less its own, so that all corrections add up to 0. In the end the trees' minima are summed up (max-sum
+diffusion: Werner, A Linear Programming Approach to Max-Sum Problem, PAMI 2007).
+Sound? up to rounding, which the caller allows for; the checker proves every box again that it closes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from encoders.trees.joint import between
 
 @compiled
 def room_to_even(trees: int, count: int, widest: int) -> Any:
-    """Room for what `evened` notes of so many trees, variables and cells of one variable: leaves' first and last cells; numbers of
-    leaves; where the leaves of a tree begin; which variables it asks about; the least leaf in every stretch of cells; the stretch
-    of each cell; least leaves of 1, 2, 4, ... stretches; log2; and the way down a tree."""
+    """Return work arrays of `evened` for so many trees, variables and cells of one variable: leaves' first and last cells; numbers
+    of leaves; where the leaves of a tree begin; the variables that it uses; the least leaf in every stretch of cells; the stretch
+    of each cell; least leaves of 1, 2, 4, ... stretches; log2; and the path down a tree."""
     logs, levels = whole(widest + 1), 1
     for width in range(2, widest + 1):
         logs[width] = logs[width // 2] + 1
@@ -30,7 +30,7 @@ def room_to_even(trees: int, count: int, widest: int) -> Any:
 
 @compiled
 def grown(notes: Any, nodes: Any, count: Any) -> Any:
-    """The same room for so many nodes of the trees, of `count` variables."""
+    """Return the same work arrays for so many nodes of the trees, of `count` variables."""
     low, high, value, begins, asks, least, place, table, logs, trail = notes
     return (room(low, nodes * count), room(high, nodes * count), room(value, nodes), begins, asks, least, place, table, logs,
             room(trail, 5 * nodes))
@@ -41,7 +41,7 @@ def _leaves(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, low: Any, high: Any, value: Any, begins: Any, asks: Any, trail: Any,
 ) -> Any:
-    """Note the cells of all leaves, of categories a set in `low`, variable by variable, and what each adds."""
+    """Write the cells of all leaves, variable by variable (for categories a set in `low`), and the value of each leaf."""
     count, stride, leaves = len(hot), trees[2 * end - 1] - trees[2 * begin], 0
     now = whole(2 * count)
     for t in range(begin, end):
@@ -67,7 +67,7 @@ def _leaves(
             for v in range(count):
                 low[v * stride + leaves], high[v * stride + leaves] = now[2 * v], now[2 * v + 1]
             leaves += 1
-            while depth > 0 and trail[5 * depth - 5] < 0:     # both sides are done with
+            while depth > 0 and trail[5 * depth - 5] < 0:     # both branches are done
                 depth -= 1
                 v = trail[5 * depth + 1]
                 now[2 * v], now[2 * v + 1] = trail[5 * depth + 3], trail[5 * depth + 4]
@@ -87,10 +87,11 @@ def evened(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, small: Any, notes: Any,
 ) -> Any:
-    """A lower bound of what trees begin ... end - 1 add to the row at `share` in the box at `at`.
+    """Return a lower bound of the sum of trees begin ... end - 1 in the row at `share`, in the box at `at`.
 
-    small: what cells of a tree that does not ask may differ by.   notes: `room_to_even`, `grown` for all nodes of these trees.
-    Cells that no leaf of a tree tells apart are one stretch; a leaf is the union of two stretches of 2^k of them.
+    small: a tree whose cells differ by no more counts as independent of the variable.   notes: arrays of `room_to_even`, `grown`
+    for all nodes of these trees. Cells that no leaf of a tree tells apart are one stretch; a leaf is the union of two runs of 2^k
+    of them.
     """
     if end == begin:
         return 0.0

@@ -1,11 +1,11 @@
 """Branch-and-bound for tree ensembles: boxes of cells, exact extremes of every tree, cuts at thresholds.
 
-Every goal of a question is searched for by itself, over trees of what its rows are about (`encoders.trees.joint`). A visit to some
-boxes is a run of `kernel.explore`; here the points that it finds are confirmed, its cuts and leaves recorded, and the
-boxes that it left are kept for the next visit.
+Every goal of a question is searched by itself, over joint trees of both copies (`encoders.trees.joint`). A visit to some boxes is a
+run of `kernel.explore`. Here, its points are confirmed, its cuts and leaves are recorded, and the boxes that it leaves open are
+kept for the next visit.
 Sound? yes: PROVED rests on rigorous bounds of every leaf, VIOLATED on exact evaluation.
-Complete? yes: within a cell between thresholds nothing changes, and what no bound tells from 0 there is evaluated exactly; log-odds
-of several classes by balls.
+Complete? yes: margins are constant in a cell between thresholds, and where no bound tells them from 0 they are evaluated exactly;
+log-odds of several classes by balls.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from verifair.engine.search.open_goals import FEW, OPEN
 from verifair.engine.search.trees import GoalTrees
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
-"""Mixtures of a flip's first two rows that are bounded as well; its third row is the one in the middle."""
+"""Mixtures of a flip's first two rows that are bounded as well; its third row is their even mixture."""
 FIRST, MORE = 256, 4
-"""Boxes that a question may take on its first visit, and how many times what it has had on later ones."""
+"""The most boxes of a question in its first visit, and in later ones as a multiple of all its boxes before."""
 SECONDS, RATE = 0.5, 1e7 if COMPILED else 1e5
-"""Of a visit, about; and nodes of trees looked at in a second, before the first visit tells: rather too few."""
+"""Seconds of a visit, about; and tree nodes visited per second, a low estimate until the first visit is measured."""
 HINTS = 16
-"""Counterexamples of other questions that are tried, the newest ones."""
+"""The newest counterexamples of other questions, so many of which are tried."""
 WORTH, GUESSES, GUESSED = 6, 128, 32
-"""Random points are tried first: as many as ask so many questions for each node of the ensemble, at most so many for each problem's
-question, and so many at once."""
+"""Limits of the random points that are tried first: all their paths pass at most so many tree nodes for each node of the ensemble;
+at most so many points a question; and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
-"""What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
+"""Allowance for rounding in bounds of gaps under softmax, and the share of the scores' size that is added to it."""
 WHOLE, LOST_A_FUNCTION = 2.0**30, 2.0**-46
-"""Sums of numbers that are whole parts of 1 / WHOLE are exact; and what others lose, for each function of a mean."""
+"""Sums of multiples of 1 / WHOLE are exact; and the rounding error of other sums, for each function of a mean."""
 NOTHING = held(np.zeros(0))
 LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
-"""What bounds that are evened out may lose, relative to the margins' size, at least, and for each tree and variable: the checker
-rounds otherwise, down by 2^-48 a step. It takes fewer trees than these."""
+"""Allowance for evened bounds, relative to the margins' size: at least, and for each tree and variable, as the checker rounds down
+by 2^-48 in every step. The checker evens out only ensembles with fewer trees than these."""
 ELSEWHERE = 32
-"""Random points of a box that are tried where the one that was found is no legal row."""
+"""Random points of a box that are tried if the point that was found is no legal row."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Closing:
-    """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by, or differences of scores.
-    lists: for the kernel. A gap between probabilities under softmax has no rows but its lines; a mean has lines of all scores."""
+    """The rows that can close one goal, followed by mixtures of them. lines: (S, 2) by which these are bounded, or differences of
+    scores. lists: arguments of the kernel. A gap under softmax has only lines and no rows; a mean has lines of all scores."""
 
     lines: Array | tuple[ScoreLine, ...]
     lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
@@ -70,7 +70,7 @@ def _mixed(goal: Goal) -> bool:
 
 
 def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
-    """For each row and mixture the rows of the goal that a proof names, with weights; nothing where it need not."""
+    """Return, for each row and mixture, the rows of the goal that a proof names, with weights; none where it need not."""
     network, many = problem.network, len(goal.rows) > FEW
     if isinstance(network, MeanOfTrees):
         return [(np.array([r]), np.ones(1)) for r in MeanRows.of(goal, network, problem.margin).row] if many else []
@@ -83,7 +83,7 @@ def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
 
 
 def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
-    """What closes a goal about classes: its checker bounds all rows by itself, so a proof names none."""
+    """Return the rows that close a goal about classes. The checker bounds all rows by itself, so a proof names none."""
     if goal.gap is not None:
         every, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
         count, (inside, outside) = len(every), map(len, network.sides)
@@ -102,7 +102,7 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
 
 
 def mean_head(network: MeanOfTrees, first: float, second: float) -> Any:
-    """Return what `kernel.add_means` is told of a mean, for its lines at x and at x', with these signs (0: not asked)."""
+    """Return the description of a mean for `kernel.add_means`, for its lines at x and at x', with these signs (0: not asked)."""
     ramps, scores, size = network.ramps, network.trees.outputs, network.size
     overlapping = np.isin(ramps.score, [score for score in range(scores) if not ramps.apart(score)])
     kind = np.where(ramps.logistic, 1, np.where(overlapping, 2, 0))
@@ -118,12 +118,12 @@ def mean_head(network: MeanOfTrees, first: float, second: float) -> Any:
 
 
 def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
-    """What closes a goal about a mean of functions of scores: its checker bounds all rows by itself."""
+    """Return the rows that close a goal about a mean of functions of scores. The checker bounds all rows by itself."""
     rows = MeanRows.of(goal, network, margin)
     count, (first, second) = len(rows.constants), rows.lines[2].tolist()
     shares = np.concatenate([np.zeros((count, network.trees.outputs * len(rows.lines))), rows.shares], axis=1)
     nothing, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
-    if len(goal.rows) > FEW:    # whoever checks them takes a named row for a combination of several
+    if len(goal.rows) > FEW:    # the checker treats a named row as a combination of several
         charges += network.size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
     return Closing(lines=rows.lines, lists=(
         count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)), held(rows.strict.astype(np.int64)),
@@ -151,7 +151,7 @@ class TreeSearch(BoxSearch):
 
     def _closing(self, goal: Goal) -> Closing:
         rows, constants, strict = goal.rows, goal.constants, goal.strict_rows
-        if _mixed(goal):    # a mixture is met where it is positive, or 0 and one of its rows need not be
+        if _mixed(goal):    # a mixture need not be positive (0 is enough) if one of its rows need not be
             strict = np.concatenate([strict, [bool(strict[mixture > 0].all()) for mixture in MIXED]])
             rows, constants = np.concatenate([rows, MIXED @ rows]), np.concatenate([constants, MIXED @ constants])
         size = np.abs(rows).sum(axis=1)
@@ -159,14 +159,14 @@ class TreeSearch(BoxSearch):
         rule = self.goals.rule
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         trees, steps = len(self.twin.ensemble.root), len(self.twin.ensemble.root) * self.problem.domain.variables
-        evens = goal.constants.any() and trees < MOST_TREES     # of decisions it closes a few boxes more
+        evens = goal.constants.any() and trees < MOST_TREES     # for decisions it would close only a few boxes more
         lost = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NOTHING
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
                  held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NOTHING, lost)
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
-        """Try random points, where that takes less than joining trees does; open the whole boxes of all questions, once for every
+        """Try random points, if that takes less time than joining trees; open the whole boxes of all questions, once for every
         goal."""
         self.rng, self.seed = rng, int(rng.integers(1 << 31))
         every, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
@@ -235,14 +235,14 @@ class TreeSearch(BoxSearch):
                      (opened.reshape(-1, 3), low, high))
 
     def _confirm(self, nodes: Nodes, goal: int, box: Integers, cells: Integers) -> None:
-        """Evaluate points of boxes exactly. Of questions that have none, the next visits stop at no point."""
+        """Evaluate points of boxes exactly. Later visits to these questions are `careful`: they do not stop at points."""
         part = nodes.take(box)
         raw = self._raw(part, cells)
         legal = legal_pairs(self.twin, part.question, raw)
         if legal.any():
             _, values, _ = self.goals.confirm(part.question[legal], raw[legal])
             np.minimum.at(self.goals.upper, part.question[legal], values)
-        if not legal.all():     # another point of its box may do
+        if not legal.all():     # another point of the same box may be legal
             again = np.repeat(np.flatnonzero(~legal), ELSEWHERE)
             more = part.take(again)
             if len(more):
@@ -250,7 +250,7 @@ class TreeSearch(BoxSearch):
         self.careful[part.question, goal] = True
 
     def _raw(self, nodes: Nodes, cells: Integers) -> Array:
-        """Raw points (N, v) of the moving variables in given cells (N, V)."""
+        """Return raw points (N, v) of the moving variables in given cells (N, V)."""
         batch = self.problem.batch
         lower, upper = batch.lower[nodes.question], batch.upper[nodes.question]
         lower[:, self.twin.variables], upper[:, self.twin.variables] = nodes.lower, nodes.upper
@@ -265,7 +265,7 @@ class TreeSearch(BoxSearch):
         alive[self.goals.alive(nodes)[1]] = True
         cuts, kept = cuts[alive[cuts[:, 0]]], alive[closed[:, 0]]
         closed, bounds = closed[kept], bounds[kept]
-        # Of box k, node m >= 1 is a half of a cut of it; its cuts stand together.
+        # Node 0 of box k is the box itself, nodes m >= 1 are halves; the cuts of one box are next to each other.
         base = self.trees.size + 2 * np.searchsorted(cuts[:, 0], np.arange(len(nodes))) - 1
 
         def number(box: Integers, node: Integers) -> Integers:
@@ -298,11 +298,11 @@ class TreeSearch(BoxSearch):
         self.open.add(self.goals.still_open(rest))
 
     def _decide(self, nodes: Nodes, goal: int) -> None:
-        """Boxes that no tree cuts, and whose points do not violate their goal: their legal points all have the same margins."""
+        """Decide boxes that no tree cuts and where no point violates the goal: their legal points all have the same margins."""
         nodes = self.without_impossible(self.goals.still_open(nodes))
         if not len(nodes):
             return
-        if self.problem.float32:    # what holds of the real-valued function alone: the next visit closes it as that
+        if self.problem.float32:    # float32 is given up for the goal: the next visit closes it for the real-valued function only
             possible = self.goals.float32[nodes.question, goal]
             self.goals.float32[nodes.question, goal] = False
             self.open.add(nodes.take(possible))
@@ -317,7 +317,7 @@ class TreeSearch(BoxSearch):
             left = alike & met[:, goal] & ~self.trees.known["closed"][part.ids]
             left &= self.goals.status[part.question, goal] == OPEN
             more = part.take(np.repeat(np.flatnonzero(~alike & met[:, goal]), ELSEWHERE))
-            if len(more):   # its rows differ: another one may be a counterexample
+            if len(more):   # margins differ in the box: another row may be a counterexample
                 self.goals.look_at(more, anywhere(self.twin, more, self.rng))
             self._close_exactly(part.take(left), goal, values[left, goal])
         nodes = self.goals.still_open(nodes.take(~self._seen(nodes)))
@@ -326,14 +326,14 @@ class TreeSearch(BoxSearch):
         stuck: Booleans = legal_pairs(self.twin, nodes.question, middle) | ~divisible.any(axis=1)
         self.goals.give_up(np.unique(nodes.question[stuck]), "float")
         nodes, middle, divisible = nodes.take(~stuck), middle[~stuck], divisible[~stuck]
-        if len(nodes):  # its middle is nobody: perhaps others of it are not
+        if len(nodes):  # the middle is not legal, but other rows may be
             along, edge = borders(self.twin, nodes)
             variable = np.where(divisible, nodes.upper - nodes.lower, -1.0).argmax(axis=1)
             row = np.arange(len(nodes))
             self.cut(nodes, np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle[row, variable]))
 
     def _straight(self, nodes: Nodes) -> Booleans:
-        """Return (N,) boxes over which a linear function may move: their rows have different margins, though no tree says so."""
+        """Return (N,) True for boxes on which a linear function may vary: margins differ there, though no tree tells rows apart."""
         network, domain = self.problem.network, self.problem.domain
         if not isinstance(network, MeanOfTrees) or network.lines is None:
             return np.zeros(len(nodes), dtype=bool)
@@ -342,17 +342,17 @@ class TreeSearch(BoxSearch):
         return np.asarray((nodes.lower < nodes.upper)[:, moved].any(axis=1))
 
     def _begun(self, nodes: Nodes) -> Array:
-        """Return the lower ends (N, v) of boxes: what lies above a cut of a real variable leaves the cut itself out."""
+        """Return the lower ends (N, v) of boxes; the part above a cut of a real variable leaves out the cut itself."""
         start = self.problem.batch.lower[nodes.question][:, self.twin.variables]
         return np.where((nodes.lower > start) & ~self.twin.local.integer, np.nextafter(nodes.lower, np.inf), nodes.lower)
 
     def _seen(self, nodes: Nodes) -> Booleans:
-        """Return (N,) boxes that are closed, or cut."""
+        """Return (N,) True for boxes that are closed, or cut."""
         return np.asarray(self.trees.known["closed"][nodes.ids] | (self.trees.feature[nodes.ids] != -1))
 
     def _close_exactly(self, nodes: Nodes, goal: int, values: Array) -> None:
-        """Boxes all over which the margins are the same, and meet their goal. Whoever checks them evaluates one row of them, where
-        no tree tells its rows apart; other boxes are cut where a tree does, though both branches add the same."""
+        """Close boxes on which the margins are constant and meet the goal. The checker evaluates one row of a box if no tree tells
+        its rows apart; other boxes are cut where a tree does, though both branches have the same value."""
         variable, cut = self._told_apart(nodes)
         one = variable < 0
         alone = nodes.take(one)
@@ -361,8 +361,8 @@ class TreeSearch(BoxSearch):
             self.cut(nodes.take(~one), variable[~one], cut[~one])
 
     def _told_apart(self, nodes: Nodes) -> tuple[Integers, Array]:
-        """Return (N,) positions of variables and cuts: of a question that tells rows of a box apart, on the way of its lower end
-        through a tree; -1 where there is none."""
+        """Return (N,) positions of variables and cuts: a split that tells rows of the box apart, on its lower end's path through a
+        tree; -1 where there is none."""
         ensemble, cells, domain, batch = self.twin.ensemble, self.twin.cells, self.problem.domain, self.problem.batch
         low, high = rows_at(self.twin, nodes.question, self._begun(nodes)), rows_at(self.twin, nodes.question, nodes.upper)
         second, row, found = batch.take(nodes.question).second, np.arange(len(nodes))[:, None], np.full(len(nodes), -1)
@@ -384,8 +384,8 @@ class TreeSearch(BoxSearch):
         return variable, cut
 
     def _close_by_lines(self, nodes: Nodes, goal: int, margins: Array) -> None:
-        """Boxes in which both margins (N, 2) are constant, and no line of a probability gap's closes: each by one of its own, the
-        tangent of the curve at the margin."""
+        """Close boxes on which both margins (N, 2) are constant, and which none of a probability gap's lines closes, by a line of
+        their own: the tangent of the curve at the margin."""
         gap = self.problem.goals[goal].gap
         if gap is None or not self.trees.named[goal]:
             return
@@ -398,7 +398,7 @@ class TreeSearch(BoxSearch):
             if not 1 / STEEPEST <= slope <= STEEPEST:
                 continue
             value = slope * second - first + line_of(gap.epsilon, slope)
-            if value > 2.0**-36 * (1 + slope) * (self.twin.size + 1):      # far beyond what whoever checks it may round
+            if value > 2.0**-36 * (1 + slope) * (self.twin.size + 1):      # far beyond the checker's rounding errors
                 one = nodes.take(slice(k, k + 1))
                 self.trees.name(one.ids, self.trees.code(goal, len(self.problem.goals[goal].rows), slope))
                 self.goals.close(one.ids, one.question, np.array([goal]), np.array([value]), False)

@@ -34,7 +34,7 @@ from verifair.engine.verdict import Reason, Status
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PhaseAnswer:
     """status with its evidence: the tree (PROVED), the raw point x (V,) and its exact margins (2,) (VIOLATED), or the reason
-    (UNKNOWN). nodes: LPs and other nodes looked at.   float32: whether all leaves hold of every float32 evaluation as well."""
+    (UNKNOWN). nodes: regions examined, by an LP or without.   float32: True if all leaves hold for every float32 evaluation too."""
 
     status: Status
     reason: Reason | None
@@ -52,7 +52,7 @@ def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, ma
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Node:
-    """A region (B = 1) that is not proved, its number in the tree, and what its relaxation says."""
+    """A region (B = 1) that is not proved, its number in the tree, and its relaxation."""
 
     number: int
     region: Regions
@@ -60,8 +60,8 @@ class _Node:
 
 
 class NeuronSearch:
-    """The search of one question and goal, which can go on after it has run out of time or nodes.   shrinking: where given, it
-    ends turns (out of nodes)."""
+    """The search of one question and goal, which can continue after it ran out of time or nodes.   shrinking: if given, it ends
+    turns that make no progress (out of nodes)."""
 
     @classmethod
     def of(
@@ -89,12 +89,12 @@ class NeuronSearch:
 
     @property
     def programs(self) -> int:
-        """How many programs the search will have had after its next turn, or a few more."""
+        """The number of LPs that the search will have solved after its next turn, or a few more."""
         return self.max_nodes if self.shrinking is None else self.shrinking.programs
 
     def run(self, seconds: float) -> PhaseAnswer:
-        """Begin, or go on."""
-        if self.reason is Reason.NUMERICAL:  # a node is lost
+        """Start the search, or continue it."""
+        if self.reason is Reason.NUMERICAL:  # a node was lost
             return self._unknown(self.reason)
         self.deadline, self.reason = clock.now() + seconds, None
         with np.errstate(all="ignore"):  # overflow proves nothing
@@ -125,7 +125,7 @@ class NeuronSearch:
         return self.witness is not None or self.reason is not None
 
     def _too_slow(self) -> bool:
-        """Return whether this turn ends."""
+        """Return True if this turn ends because it makes no progress."""
         if self.shrinking is None or self.nodes < self.shrinking.programs:
             return False
         numbers = [node.number for batch in self.open.batches for node in batch.items]
@@ -141,7 +141,7 @@ class NeuronSearch:
         self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
 
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
-        """Close regions, or find a witness, or keep them to be split, the least bound first."""
+        """Relax regions: close each one, or find a witness in it, or keep it to be split, the least bound first."""
         self.nodes += len(regions)
         found = self.relaxation.solve(regions, basis, self.deadline - clock.now())
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
@@ -155,8 +155,8 @@ class NeuronSearch:
             self.open.add(Objects.of([_Node(number=number, region=region, relaxed=relaxed)]), -relaxed.value)
 
     def _holds_in_float32(self, region: Regions, relaxed: RelaxedRegion) -> bool:
-        """Return whether what proves a region exceeds the rounding of the rows that it combines, over the region's box."""
-        if self.error is None or relaxed.plain:  # a point, or equal copies: nothing bounds it from below
+        """Return True if the bound that proves a region exceeds the float32 error of the rows that it combines, on its box."""
+        if self.error is None or relaxed.plain:  # a point, or equal copies: there is no bound
             return False
         low, high = copies(self.problem, np.zeros(1, dtype=np.int64), region.lower, region.upper)
         size = float(relaxed.weights @ np.abs(self.problem.rows).sum(axis=1))
@@ -164,7 +164,7 @@ class NeuronSearch:
         return bool(relaxed.bound - relaxed.error > (1 + 1e-6) * needed)  # room for summing in another order
 
     def _try(self, raw: Array) -> bool:
-        """Return whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided
+        """Return True if one of raw points (N, V), legal with its partner, is a witness: the likeliest one by float64 is decided
         exactly."""
         raw = raw[self.domain.legal(raw) & self.domain.legal(self.problem.batch.second(raw))]
         if not len(raw):

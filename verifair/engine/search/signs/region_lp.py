@@ -1,9 +1,9 @@
-"""What neuron branching asks of a region, a raw box with some signs of pre-activations fixed: its LP, what the duals prove, where
-to split. Two searches use it: `neurons` decides one goal, `gap.neurons` closes in on the largest gap.
+"""The relaxation of a region, a raw box with some signs of pre-activations fixed, for neuron branching: its LP, the bound that the
+duals prove, and the next split. Two searches use it: `neurons` decides one goal, `gap.neurons` closes in on the largest gap.
 
 The LP (`phase_lp`) starts from its parent's basis. Its duals are multipliers of rigorous bounds (`encoders.bounds.regions`), and
-only what those prove counts. The next split is at the neuron whose relaxation costs most, or at an input where the LP's point is no
-legal row or all neurons are exact.
+only these bounds count. The next split is at the neuron whose relaxation costs most, or at an input if the LP's point is no legal
+row or all neurons are exact.
 Sound? yes: `proved` and `bound` are rigorous, whatever the LP says.
 Complete? Splitting ends at single rows where all variables are whole.
 Reference: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020), which splits either kind.
@@ -28,7 +28,7 @@ from solvers.highs import HotStart
 from solvers.outcome import Outcome
 
 NEAR = 1e-6
-"""LP values down to -NEAR (relative to the rows' size) are worth a look; gaps below it count as none."""
+"""LP values down to -NEAR (relative to the rows' size) may still be proved; smaller gaps of neurons count as 0."""
 FEW = 6
 """Boxes of up to 2^FEW points are split by inputs alone."""
 ROUNDINGS = 32
@@ -36,7 +36,7 @@ ROUNDINGS = 32
 
 
 def seconds_a_region(network: Network) -> float:
-    """Return about what one region takes: its bounds go back from every neuron through all the weights below it."""
+    """Return an estimate of the seconds for one region: its bounds go back from every neuron through all the weights below it."""
     below = np.cumsum([layer.weight.size for layer in network.layers])
     return 2e-9 * float(sum(layer.weight.shape[0] * size for layer, size in zip(network.layers, below, strict=True)))
 
@@ -45,10 +45,10 @@ def seconds_a_region(network: Network) -> float:
 class RelaxedRegion:
     """Results of the relaxation of a region.
 
-    proved: by rigorous bounds.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
-    nobody: no legal row in it, or no point.
+    proved: by rigorous bounds.   plain: proved without multipliers (no legal row in it, one row, no point, equal copies).
+    nobody: it holds no legal row, or no point.
     value: the LP's minimum, -inf where it has none; raw: (V,) its point, not rounded, or None.
-    weights (R,), slopes (2 H,): the multipliers;  bound: what they prove of the rows' combination, error: the rounding in it.
+    weights (R,), slopes (2 H,): the multipliers;  bound: of the rows' combination by these, error: the rounding allowed for in it.
     feature, cut: where to split next, as in `Tree`; -1: nowhere.   basis: to start the halves' LPs from.
     """
 
@@ -67,34 +67,34 @@ class RelaxedRegion:
 
 
 class RegionRelaxation:
-    """The regions of a problem of one question and one goal. The LP has one shape, that of the first regions asked about: they have
-    to hold all others."""
+    """Relaxes regions of a problem of one question and one goal. All LPs have the shape of the first regions' one, so these have to
+    contain all others."""
 
     def __init__(self, problem: TwinProblem) -> None:
         self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
         self.simplex, self.random = HotStart(), np.random.default_rng(0)
         self._root: PhaseRegion | None = None
-        # (2 H,) how much a neuron feeds into the next layer at most.
+        # (2 H,) the sum of a neuron's absolute weights in the next layer.
         reach = [np.abs(layer.weight).sum(axis=0) for layer in self.network.layers[1:]]
         self._reach = np.tile(np.concatenate([np.zeros(0), *reach]), 2)
         columns = np.abs(self.network.layers[0].weight).sum(axis=0)
-        # (V,) by how much a unit of a variable moves the first layer.
+        # (V,) the effect of a unit of a variable on the first layer.
         self._moves = np.maximum.reduceat(columns, self.domain.start) / np.where(self.domain.one_hot, 1.0, self.domain.scale)
         self.aim(problem)
 
     @property
     def whole(self) -> Regions:
-        """The question's box, no sign fixed."""
+        """The question's box, with no sign fixed."""
         batch = self.problem.batch
         return Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(self.network.hidden))
 
     def aim(self, problem: TwinProblem) -> None:
-        """Another goal of the same question, with as many rows: bases stay good."""
+        """Replace the goal by another one of the same question with as many rows: LP bases stay valid."""
         self.problem, self.twin = problem, Twin.of(problem)
         self._lp: PhaseLP | None = None
 
     def solve(self, regions: Regions, basis: Any, seconds: float) -> list[RelaxedRegion]:
-        """Return what is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
+        """Return the relaxations of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = RegionBounds(self.twin, regions)
         point = bounds.point
         nobody = self._vacuous(regions) | (bounds.empty & ~point)
@@ -125,11 +125,11 @@ class RegionRelaxation:
         return out
 
     def bounded(self, regions: Regions, weights: Array, slopes: Array) -> RegionBound:
-        """Return what multipliers, (B, R) and (B, 2 H), prove of regions."""
+        """Return the bounds of regions that the multipliers weights (B, R) and slopes (B, 2 H) prove."""
         return RegionBounds(self.twin, regions).lagrange(weights, slopes)
 
     def _vacuous(self, regions: Regions) -> Booleans:
-        """Return (B,) regions whose box holds no legal row, or no legal partner: forbidden, or shifted out of its range."""
+        """Return (B,) True for regions whose box holds no legal row or partner: forbidden, or shifted out of its range."""
         domain, batch = self.domain, self.problem.batch
         low, high = batch.second(regions.lower), batch.second(regions.upper)
         outside = (~batch.protected & ((low > domain.upper) | (high < domain.lower))).any(axis=1)
@@ -152,7 +152,7 @@ class RegionRelaxation:
     def _run(
         self, bounds: RegionBounds, box: tuple[Array, Array, Array], b: int, basis: Any, seconds: float
     ) -> tuple[Outcome, Any]:
-        """Return the LP of region b, and its basis."""
+        """Solve the LP of region b; return its outcome and its basis."""
         low, high, low2 = (end[b] for end in box)
         region = PhaseRegion(low=low, high=high, low2=low2, layers=[_intervals(one, b) for one in bounds.layers[:-1]])
         if self._root is None:
@@ -176,7 +176,7 @@ class RegionRelaxation:
         return np.zeros_like(weights), slopes / max(float(np.nanmax(np.abs(slopes), initial=0.0)), 1e-300)
 
     def _raw(self, box: tuple[Array, Array, Array], b: int, region: Regions, values: Array) -> Array:
-        """Return the raw point (V,), not rounded, that a solution stands for."""
+        """Return the raw point (V,), not rounded, of an LP's solution."""
         assert self._lp is not None
         low, high, _ = (end[b] for end in box)
         x = low.copy()
@@ -192,27 +192,27 @@ class RegionRelaxation:
         return np.asarray(np.clip(raw, lower, upper))
 
     def _split(self, region: Regions, leaf: RegionBound, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
-        """Return where to split: (feature, cut) as in `Tree`, (-1, 0) where nothing can be."""
-        if values is None:  # no point and no proof: numerical trouble, so halve the box and see
+        """Return the next split: (feature, cut) as in `Tree`, (-1, 0) if there is none."""
+        if values is None:  # no point and no proof: the LP failed numerically, so halve the box
             return self._input(region, None, np.zeros(self.domain.columns))
         neuron = None if self._few(region) else self._neuron(leaf, b, region, values)
         return self._input(region, raw, self._columns(leaf.slope[b])) if neuron is None else (-2 - neuron, 0.0)
 
     def _columns(self, slope: Array) -> Array:
-        """Return slopes (n_0,) in all network columns of those (d,) in the moving ones."""
+        """Return slopes (n_0,) in all network columns, from those (d,) in the moving ones."""
         out = np.zeros(self.domain.columns)
         out[self.twin.moving] = slope
         return out
 
     def _few(self, region: Regions) -> bool:
-        """Return whether the box holds so few points that cutting it up beats splitting neurons: at ties nothing else decides."""
+        """Return True if the box holds so few points that cutting it beats splitting neurons: at ties only single points decide."""
         width = (region.upper - region.lower)[0]
         return bool(np.where(self.domain.integer, np.log2(width + 1), np.where(width > 0, np.inf, 0.0)).sum() <= FEW)
 
     def _neuron(self, leaf: RegionBound, b: int, region: Regions, values: Array) -> int | None:
-        """Return the neuron whose relaxation costs the LP's point most: |coefficient| times gap. None when all are (nearly) exact.
+        """Return the neuron whose relaxation costs most at the LP's point: |coefficient| times gap. None if all are (nearly) exact.
 
-        A gap without a coefficient can still matter: a lower neuron keeps an upper one on a side where it costs nothing.
+        A gap without a coefficient can still matter: an earlier neuron may keep a later one on a side where that costs nothing.
         """
         assert self._lp is not None
         gaps = np.where(region.active[0] | region.inactive[0], 0.0, self._lp.gaps(values))
@@ -223,12 +223,13 @@ class RegionRelaxation:
             cost = gaps * weight
             if cost.max() > NEAR * max(NEAR, missing):
                 return int(cost.argmax())
-            if missing <= NEAR:  # a tie, or all but one: no sign will lift it
+            if missing <= NEAR:  # a tie, or nearly: no sign will raise the bound
                 return None
         return None
 
     def _input(self, region: Regions, raw: Array | None, slope: Array) -> tuple[int, float]:
-        """Return the input that matters most where the LP's point is no legal value, else in the middle."""
+        """Return the next split of an input: where the LP's point has no legal value, else the one with most effect in its
+        middle."""
         lower, upper = region.lower[0], region.upper[0]
         whole, width = self.domain.integer, upper - lower
         can = self.domain.divisible(lower, upper)

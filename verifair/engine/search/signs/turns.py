@@ -1,13 +1,13 @@
 """The turns of inputs and neurons, by counted progress: the same on every machine.
 
-The measure of both is the *open share* of a question's tree: a half of a node, of a box or of a sign, counts for half of what is
-halved, and what is closed counts no more. A search that gets on halves it in twice as many nodes; one that does not will not end.
+Both are measured by the *open share* of a question's tree: each half of a node has half of its share, whether an input or a sign is
+split, and closed nodes have none. A search that makes progress halves it in twice as many nodes; one that does not will not end.
 
-    boxes        every question begins with them. At 1,000 boxes, and at every doubling, neurons have a turn where the open share
-                 has not halved since the last time (since the whole box, at first), and where all programs that they have had
-                 and get now take no longer than PART of the boxes so far, by what they cost mostly: nothing is timed
+    boxes        come first. At 1,000 boxes, and at every doubling, neurons have a turn if the open share has not halved since the
+                 last time (since the whole box, at first), and if all their programs, with those of this turn, take no longer than
+                 PART of the boxes so far, by typical costs: nothing is timed
     neurons      get 32 programs, and twice as many with every turn. While every doubling leaves at most SHRINK of the open share
-                 they go on in the same turn. Either search goes on where it stopped
+                 they continue in the same turn. Either search continues where it stopped
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from encoders.problem import TwinProblem
 FIRST, AGAIN = 1000, 2
 """Boxes of a question after which neurons may have a turn for the first time, and how many times as many for the next."""
 STALLED = 0.5
-"""Of an open share that is left after a doubling of boxes: more of it, and boxes get on too slowly."""
+"""Boxes progress too slowly if a doubling of them leaves more than this of the open share."""
 TRIAL = 32
-"""Linear programs of the first turn of neurons."""
+"""Linear programs in the first turn of neurons."""
 SHRINK = 2 / 3
-"""Of an open share that a doubling of programs may leave."""
+"""The most of the open share that a doubling of programs may leave."""
 PART = 1 / 2
 PROGRAM, BY_NEURONS = 3e-3, 8e-9
-"""Seconds that a program takes mostly: at least, and times the cube of its open neurons."""
+"""Typical seconds of a program: a constant, and a factor of the cube of its unstable neurons."""
 BOX, BY_WEIGHTS = 5e-5, 1e-8
-"""... and a box: at least, and times the network's weights."""
+"""Typical seconds of a box: a constant, and a factor of the network's weights."""
 
 
 def stalled(before: float, now: float) -> bool:
-    """Return whether boxes have left too much of the share of a question that was open half as many boxes ago."""
+    """Return True if too much of the share `before`, open at half as many boxes, is still open `now`."""
     return now > STALLED * before
 
 
 def seconds_a_program(problem: TwinProblem, question: int) -> float:
-    """Return what a program of a question takes mostly."""
+    """Return the typical seconds of a linear program of a question."""
     twin = Twin.of(_alone(problem, question))
     batch = twin.problem.batch
     whole = Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(layered(problem.network, "neuron branching").hidden))
@@ -53,7 +53,7 @@ def seconds_a_program(problem: TwinProblem, question: int) -> float:
 
 
 def affordable(problem: TwinProblem, programs: float, boxes: int) -> bool:
-    """Return whether programs of so many seconds take little beside so many boxes of a question."""
+    """Return True if programs of so many seconds in all take little compared with so many boxes of a question."""
     return programs <= PART * boxes * (BOX + BY_WEIGHTS * problem.network.work)
 
 
@@ -62,13 +62,13 @@ def _alone(problem: TwinProblem, question: int) -> TwinProblem:
 
 
 class Shrinking:
-    """Whether neuron branching gets on.   programs: at which its turn ends, unless it does."""
+    """The rule that ends turns of neuron branching without progress.   programs: the number at which progress is measured next."""
 
     def __init__(self) -> None:
         self._share, self.programs = 1.0, TRIAL
 
     def goes_on(self, share: float) -> bool:
-        """Return whether to go on after so many programs, `share` being open; else, how long the next turn is, is known."""
+        """Return True if the turn goes on, as `share` is small enough; also double `programs`, in this turn or for the next."""
         before, self._share = self._share, share
         self.programs *= 2
         return share <= SHRINK * before
