@@ -1,4 +1,4 @@
-"""Batched bounds of all K copies of a network that share everything but the protected variables, and where buckets begin.
+"""Batched bounds of all K copies of a network that share everything but the protected variables, and the borders of buckets.
 
 The copies g(x, z), z = z_1 ... z_K, are bounded over a box of the shared variables one by one, and by their differences from a
 *reference* copy r: copy z is g_r + [delta_lower, delta_upper]. Shared inputs make the differences far narrower than the values.
@@ -26,16 +26,16 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers import clock
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
-"""With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
+"""Rows (p, q) for lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z,  with x the reference copy r and x' the copy z."""
 _WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
 """The weights of the rows in the score: the difference of the copies matters more than their values."""
 ROOM = 15
-"""Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
+"""So many times the rounding error is taken off a linear bound in addition: more than another order of summation changes it by."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Thresholds:
-    """Where the buckets 1 ... B - 1 begin on the logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
+    """The lower ends of the buckets 1 ... B - 1 as logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
 
     A logit g is in bucket i exactly when i of the B - 1 thresholds are < g.
     """
@@ -45,7 +45,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, buckets: int, *, shares: bool = False) -> Thresholds:
-        """shares: g + 1/2 is a share of votes, and the thresholds are i / B - 1/2."""
+        """Return the thresholds. shares: g + 1/2 is a share of votes, and the thresholds are i / B - 1/2."""
         lower, upper = borders(buckets, shares=shares)
         return cls(lower=lower, upper=upper)
 
@@ -76,7 +76,7 @@ class CopyBounds:
 class Copied:
     """K rows that differ in protected variables alone.
 
-    values: (K, P) the protected values z, raw.   protected: (P,) which variables they are.   reference: the position of r among
+    values: (K, P) the protected values z, raw.   protected: (P,) positions of their variables.   reference: the position of r among
     the copies.
     """
 
@@ -95,7 +95,7 @@ class Copied:
         return out
 
     def possible(self, lower: Array, upper: Array) -> Booleans:
-        """(B, K) copies that some row of each raw box (B, V) can be; see `Domain.impossible`."""
+        """Return (B, K) True for copies with a possible row in the raw box (B, V); see `Domain.impossible`."""
         if self.domain.forbidden is None:
             return np.ones((len(lower), len(self)), dtype=bool)
         low, high = (self.rows(end).reshape(-1, lower.shape[1]) for end in (lower, upper))
@@ -104,7 +104,7 @@ class Copied:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Copies(Copied):
-    """K copies of a network made ready for bounding over boxes within one root box.
+    """K copies of a network, prepared for bounds over boxes within one root box.
 
     margin: (n_N,), g = margin . f.   twin: the twin problem of the K pairs (r, z).
     """
@@ -131,21 +131,21 @@ class Copies(Copied):
         )
 
     def with_reference(self, reference: int, lower: Array, upper: Array) -> Copies:
-        """The same copies over another root box, compared with another one."""
+        """Return the same copies over another root box, compared with another reference copy."""
         return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
 
     @property
     def variables(self) -> Integers:
-        """The variables that some box moves."""
+        """The variables that vary in some box."""
         return self.twin.variables
 
     @property
     def final(self) -> bool:
-        """Whether `linear` shows all that the standard relaxation, by which proofs are checked, shows."""
+        """True if `linear` proves as much as the standard relaxation, by which proofs are checked."""
         return self.twin.depth < 2
 
     def evaluate(self, raw: Array) -> Array:
-        """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
+        """Return g(x, z) in float64, (N, K), at raw points (N, V): to search for witnesses, never to decide."""
         clock.spend(2 * len(raw) * len(self) * self.network.work)
         first = self.network.layers[0]
         columns = self.domain.columns_of(self.protected)
@@ -159,8 +159,8 @@ class Copies(Copied):
         return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
 
     def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
-        """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much of their looseness each moving variable
-        causes, and (B, v) where it would be cut. With one hidden layer at most they are the standard relaxation's, with room."""
+        """Return bounds of all copies over raw boxes (B, V) within the root box, (B, v) the looseness that each moving variable
+        causes, and (B, v) its cut. With at most one hidden layer they are the standard relaxation's, with room for rounding."""
         twin, (question, low, high) = self.twin, self._pairs(lower, upper)
         wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
         intervals = interval_bounds(twin, question, low, high)
@@ -170,7 +170,7 @@ class Copies(Copied):
         return self._bounds((found.lower - ROOM * found.error).T, intervals[-1]), score, at
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
-        """Bounds by the standard relaxation (see `regions`), with room, for two hidden layers or more.
+        """Return bounds by the standard relaxation (see `regions`), with room for rounding, for two hidden layers or more.
 
         closer: hidden layers are bounded by substitution as well, not by their intervals alone.
         """
@@ -188,7 +188,8 @@ class Copies(Copied):
         return np.tile(np.arange(len(self)), len(lower)), np.repeat(low, len(self), axis=0), np.repeat(high, len(self), axis=0)
 
     def _bounds(self, least: Array, margins: LayerBounds) -> CopyBounds:
-        """From lower bounds of all rows of all pairs. g_z - g_r is exactly 0 where no hidden neuron that differs is ever on."""
+        """Return the bounds from lower bounds of all rows of all pairs. g_z - g_r is exactly 0 if no differing neuron is ever
+        on."""
         least = least.reshape(len(_ROWS.rows), -1, len(self))
         alike = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(least.shape[1:])
         alike[:, self.reference] = True

@@ -1,12 +1,12 @@
-"""Planes under and over the margin of one copy of a network over many boxes: what the share of a domain is bracketed by.
+"""Planes under and over the margin of one copy of a network over many boxes, which bracket the share of a domain.
 
     value + slope . (x - middle)  <=  g(x)      for every x of the box, and >= with the other plane
 
 Method: backward substitution. A neuron that bends between l < 0 < u lies under the chord c a + 2 h, c = u / (u - l), h = -l c / 2,
 and over every line s a, 0 <= s <= 1. Its mean over the box is the largest with s = 1 where c > 1/2, else with s = 0; between 3/8
-and 5/8, where it hardly matters, s changes steadily, so that whoever rounds otherwise has nearly the same line. [l, u] is the
-closer of the interval from the layer below and of the zonotope, where the neuron is c a + h +- h.
-Sound? yes, rounding included.   Complete? no; with cutting it is.
+and 5/8, where it hardly matters, s changes continuously, so that the checker, which rounds differently, has nearly the same line.
+[l, u] is the closer of the interval from the layer below and of the zonotope, where the neuron is c a + h +- h.
+Sound? yes, rounding included.   Complete? no; with cuts it is.
 Rounding: with K the widest layer plus the widest input plus 2 layers + 40, every sum has less than K terms, and all operations of a
 pass lose at most 32 gamma_K of the sizes |p| V_k added up over the layers, V_k = |W| |y| + |b| the largest there is anywhere (the
 argument is that of `verifair.checker.kernel.bounds`). 2^layers times as much is added: the checker's sizes double in each.
@@ -25,15 +25,15 @@ from encoders.domain import Batched, Domain
 from encoders.network import Array, Network
 
 BLOCK = 1 << 19
-"""Coefficients handled at once."""
+"""Coefficients processed at once."""
 LARGEST = 1e100
-"""Intervals beyond it are left out: what overflows may be no number, and no number bounds nothing."""
+"""Larger intervals are not used: overflow may give NaN, which bounds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CopyPlanes(Batched):
     """under, over: slopes (B, n_0) of the planes.   least, most: (B,) their values in the middle, less or plus all rounding.
-    score: (B, n_0) how much of the gap between them comes from the width of each column."""
+    score: (B, n_0) the part of the gap between them that comes from the width of each column."""
 
     under: Array
     least: Array
@@ -44,8 +44,8 @@ class CopyPlanes(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Band:
-    """What surrounds the neurons of a layer, (B, m) each: lines `chord` a + half +- half, the line `flat` a under them, and
-    `share`, half per unit of the pre-activation's width."""
+    """Lines around the neurons of a layer, (B, m) each: `chord` a + half +- half, the line `flat` a under them, and `share`, half
+    per unit of the pre-activation's width."""
 
     chord: Array
     half: Array
@@ -75,7 +75,7 @@ class CopyForms:
         self.sizes: list[Array] = []
         reach = np.maximum(*(np.abs(end[0]) for end in domain.box(domain.lower[None], domain.upper[None])))
         for layer in network.layers:
-            with np.errstate(all="ignore"):  # what overflows shows nothing
+            with np.errstate(all="ignore"):  # overflow proves nothing
                 reach = np.abs(layer.weight) @ reach + np.abs(layer.bias)
             self.sizes.append(reach)
         self.sizes[-1] = np.abs(margin)[None] @ self.sizes[-1]
@@ -120,7 +120,7 @@ class CopyForms:
         return np.asarray(p), value + (p * middle).sum(axis=1) - lost - TINY
 
     def _intervals(self, k: int, least: Array, most: Array) -> tuple[Array, Array]:
-        """Return bounds (B, m) of all pre-activations of layer k from those of what it reads."""
+        """Return bounds (B, m) of all pre-activations of layer k from those of its inputs."""
         middle, half = (least + most) / 2, (most - least) / 2
         reach = (half + self.rate * (np.abs(middle) + half)) @ self.absolute[k].T + self.rate * np.abs(self.biases[k]) + TINY
         value = middle @ self.weights[k].T + self.biases[k]
@@ -141,7 +141,7 @@ class CopyForms:
         return np.asarray(p), value + (p @ middle[:, :, None])[:, :, 0], radius + TINY
 
     def _score(self, bands: list[_Band], width: Array) -> Array:
-        """Return (B, n_0) how the bands of the bending neurons, times their weight in the margin, come from the inputs' widths."""
+        """Return (B, n_0) the widths of unstable neurons' bands, times their weights in the margin, distributed over the inputs."""
         passed = np.broadcast_to(self.absolute[-1][0], (len(width), self.absolute[-1].shape[1]))
         blame = np.zeros((len(width), passed.shape[1]))
         for k in range(len(bands) - 1, -1, -1):
@@ -151,7 +151,7 @@ class CopyForms:
 
 
 def _band(low: Array, high: Array, leak: Array) -> _Band:
-    """Return the band around what a layer makes of [low, high]."""
+    """Return the band around the activations of a layer for pre-activations in [low, high]."""
     loose = (low < 0) & (high > 0)
     width = np.where(loose, high - low, 1.0)
     chord = np.where(loose, high / width, low >= 0)

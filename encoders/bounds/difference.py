@@ -1,6 +1,6 @@
 """Linear bounds of the goals themselves: lower bounds of  rows . (g(x), g(x'))  by backward substitution through both copies.
 
-A functional over the outputs y, y' of a layer is held as   lambda y + lambda' y' + delta (y - y') + constant.   It starts from
+A functional over the outputs y, y' of a layer is written as   lambda y + lambda' y' + delta (y - y') + constant.   It starts from
 the goal's row, whose common part goes into delta, and is rewritten downwards: y, y' by their ReLU lines, the difference e by its
 lines in Delta or by the two copies' own lines, whichever is better at the box centre. In the first layer a' = a - s, so both
 copies are one function of one variable and the line under it is exact for the pair (`relu.hinge`).
@@ -27,10 +27,10 @@ from encoders.network import Array, Integers, Layer
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalBounds(Batched):
-    """lower: (B, S) rigorous lower bounds of the rows asked about.   slope: (B, S, d) of each bound in the network inputs.
+    """lower: (B, S) rigorous lower bounds of the rows.   slope: (B, S, d) of each bound in the network inputs.
 
     base: (B, S) with  row(x) >= base + slope . (x - middle)  throughout the box, rounding included.   error: (B, S) that rounding.
-    score: (B, d) how much of the bounds' gap each moving column causes: split where it is largest.
+    score: (B, d) the part of the bounds' gap that each moving column causes: boxes are split where it is largest.
     """
 
     lower: Array
@@ -48,7 +48,7 @@ def row_parts(rows: Array) -> tuple[Array, Array, Array]:
 
 
 def interval_goals(twin: Twin, question: Integers, margins: LayerBounds) -> Array:
-    """Lower bounds (B, R) of all rows, constants included, from the intervals of g, g' and g - g' alone."""
+    """Return lower bounds (B, R) of all rows, constants included, from the intervals of g, g' and g - g' alone."""
     t, a, b = row_parts(twin.rows)
 
     def least(weight: Array, low: Array, high: Array) -> Array:
@@ -57,14 +57,14 @@ def interval_goals(twin: Twin, question: Integers, margins: LayerBounds) -> Arra
     total = least(t, margins.delta_lower, margins.delta_upper)
     total = total + least(a, margins.lower, margins.upper) + least(b, margins.lower_prime, margins.upper_prime)
     lower = total - 2 * np.abs(twin.rows).sum(axis=1) * twin.error[-1][question]
-    # A row of the difference alone is exactly 0 where the copies are exactly the same.
+    # A row of the difference alone is exactly 0 if the copies are exactly the same.
     alike = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
     lower = np.where(alike, np.maximum(lower, 0.0), lower)
     return with_constants(np.where(twin.in_range[question][:, None], lower, -np.inf), twin.constants)
 
 
 def with_constants(lower: Array, constants: Array) -> Array:
-    """lower + constants, rounded down (the sum of two numbers is off by less than 2 u of their sizes); NaN becomes -inf."""
+    """Return lower + constants, rounded down (a sum of two numbers is off by less than 2 u of their sizes); NaN becomes -inf."""
     total = lower + constants
     total = np.where(constants == 0, total, total - 4 * UNIT * (np.abs(lower) + np.abs(constants)))
     return np.where(np.isfinite(total), total, -np.inf)
@@ -76,7 +76,7 @@ def linear_goals(
 ) -> GoalBounds:
     """Lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes (low, high), each (B, d).
 
-    wanted: (B, S) weighs the rows in the score.
+    wanted: (B, S) weights of the rows in the score.
     """
     hidden = hidden_forms(twin, question, intervals, first_forms(twin, question, (box[0] + box[1]) / 2, (box[1] - box[0]) / 2))
     return goals_by_forms(twin, question, box, hidden, rows, constants, wanted)
@@ -86,7 +86,7 @@ def goals_by_forms(
     twin: Twin, question: Integers, box: tuple[Array, Array], hidden: tuple[list[LayerForms], list[LayerBounds]], rows: Array,
     constants: Array, wanted: Array,
 ) -> GoalBounds:
-    """Return the same, from what `hidden_forms` found."""
+    """Return the same from the results of `hidden_forms`."""
     middle, radius = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
     forms, bounds = hidden
     state = _Functional.of(twin, question, rows)
@@ -119,8 +119,8 @@ def goals_by_forms(
 def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:
     """Lower bounds (B, M) of mixtures  sum_s weights[m, s] row_s  (weights non-negative, adding up to 1; rows as bounded).
 
-    Where a mixture is met some row is met, and a mixture's line can lie higher than every single row's: the slopes partly cancel.
-    Rounding: each of the few operations errs by a unit of the terms' sizes; 64 + 2 d units pay for all of them.
+    If a mixture is met, some row is met; and a mixture's bound can be larger than every single row's, as slopes partly cancel.
+    Rounding: each of the few operations is off by a unit of the terms' sizes; 64 + 2 d units cover all of them.
     """
     slope = np.abs(weights @ bounds.slope)
     size = np.abs(bounds.base) + (np.abs(bounds.slope) @ radius[:, :, None])[:, :, 0]
@@ -131,7 +131,7 @@ def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:
 class _Functional:
     """The coefficients first (lambda), second (lambda'), delta, each (B, R, n), with constant and rounding error (B, R).
 
-    It is the only mutable object here: the loop variable of the descent, rewritten in place layer by layer.
+    It is the only mutable object here: backward substitution rewrites it in place, layer by layer.
     """
 
     def __init__(self, first: Array, second: Array, delta: Array, constant: Array, error: Array) -> None:
@@ -139,7 +139,7 @@ class _Functional:
 
     @classmethod
     def of(cls, twin: Twin, question: Integers, rows: Array) -> _Functional:
-        """The rows (B, S, 2) as functionals over the outputs of the last hidden layer (or over a_1 when there is none)."""
+        """Return rows (B, S, 2) as functionals over the outputs of the last hidden layer (or over a_1 if there is none)."""
         t, a, b = row_parts(rows)
         if not twin.depth:  # one affine layer: g = a_1 itself
             first, second = (t + a)[:, :, None], (b - t)[:, :, None]
@@ -150,20 +150,20 @@ class _Functional:
         return cls(first, second, delta, (a + b) * bias, error)
 
     def charge(self, magnitude: Array, rate: float) -> None:
-        """Pay beforehand for the rounding of one rewriting: the coefficients that relaxing yields are in sum at most |lambda| +
+        """Add in advance the rounding error of one rewriting: the coefficients after relaxing are in sum at most |lambda| +
         |lambda'| + 2 |delta|, and every term is such a coefficient times at most `magnitude` (B, n)."""
         size = np.abs(self.first) + np.abs(self.second) + 2 * np.abs(self.delta)
         self.error = self.error + 2 * rate * (size * magnitude[:, None, :]).sum(axis=2)
 
     def merge(self) -> None:
-        """Move what the copies share with opposite sign into delta, where it is bounded better."""
+        """Move the common part of the copies' coefficients, with opposite signs, into delta, which is bounded better."""
         shared = np.where(
             self.first * self.second < 0, np.sign(self.first) * np.minimum(np.abs(self.first), np.abs(self.second)), 0.0
         )
         self.first, self.second, self.delta = self.first - shared, self.second + shared, self.delta + shared
 
     def relax(self, layer: Layer, narrow: LayerBounds, forms: LayerForms) -> Array:
-        """From outputs to pre-activations of one hidden layer; returns the relaxation gap (B, R, n) that this opens."""
+        """Rewrite outputs as pre-activations of one hidden layer; returns the relaxation gap (B, R, n) of this step."""
         self.merge()
         bounds = narrow.with_rows()
         if isinstance(layer, SmoothLayer):
@@ -174,7 +174,7 @@ class _Functional:
         a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
         a_prime = a - delta
         equal = (bounds.lower >= 0) & (bounds.lower_prime >= 0)
-        bending = bends(bounds)  # of other neurons both copies' lines are exact, and there may be no forms
+        bending = bends(bounds)  # other neurons have exact lines in both copies, and may have no forms
         low_by_delta = equal | bending & (
             lines.low_slope * delta + lines.low_constant >= one.low_slope * a - two.up_slope * a_prime - two.up_constant
         )
@@ -212,7 +212,8 @@ class _Functional:
         return np.asarray(np.abs(first) * one.up_constant + np.abs(second) * two.up_constant + np.abs(difference) * narrowest)
 
     def relax_first(self, layer: Layer, narrow: LayerBounds, shift: Array) -> Array:
-        """From outputs to pre-activations of the first layer, both copies as one function of a; `second`, `delta` are used up."""
+        """Rewrite outputs as pre-activations of the first layer, both copies as one function of a; `second`, `delta` become
+        unused."""
         p, p_prime = self.first + self.delta, self.second - self.delta
         if isinstance(layer, SmoothLayer):
             self.first, constant, gap = PairLines.of(layer, shift, narrow).under(p, p_prime, np.s_[:, None])
@@ -225,7 +226,7 @@ class _Functional:
         return gap
 
     def _relax_curves(self, layer: SmoothLayer, bounds: LayerBounds, forms: LayerForms) -> Array:
-        """As `relax`, for a smooth layer: the lines are around y itself, and they have intercepts on both sides."""
+        """Do the same as `relax` for a smooth layer: the lines are around y itself, and have intercepts on both sides."""
         one, two = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
         lines = difference_lines(layer, bounds)
         a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
@@ -237,7 +238,7 @@ class _Functional:
         plus, minus = np.maximum(self.delta, 0.0), np.minimum(self.delta, 0.0)
         plus_delta, plus_copies = plus * low_by_delta, plus * ~low_by_delta
         minus_delta, minus_copies = minus * up_by_delta, minus * ~up_by_delta
-        # What y and y' are multiplied by where their lower, and where their upper lines count.
+        # The coefficients of y and y' where their lower lines are used, and where their upper lines are.
         low_one, up_one = np.maximum(self.first, 0.0) + plus_copies, np.minimum(self.first, 0.0) + minus_copies
         low_two, up_two = np.maximum(self.second, 0.0) - minus_copies, np.minimum(self.second, 0.0) - plus_copies
         self.constant = self.constant + (
@@ -252,7 +253,7 @@ class _Functional:
         return np.asarray(gap)
 
     def descend(self, twin: Twin, k: int) -> None:
-        """From pre-activations of layer k to outputs of the layer below it."""
+        """Rewrite pre-activations of layer k as outputs of the layer below it."""
         self.constant = self.constant + ((self.first + self.second) * twin.biases[k]).sum(axis=2)
         self.first = self.first @ twin.weights[k]
         self.second = self.second @ twin.weights[k]
@@ -260,13 +261,13 @@ class _Functional:
 
 
 def goal_bounds(twin: Twin, question: Integers, low: Array, high: Array, wanted: Array) -> GoalBounds:
-    """Both passes over boxes low, high (B, d) of moving columns, all rows: the better of interval and linear lower bounds."""
+    """Return the better of interval and linear lower bounds for all rows over boxes low, high (B, d) of moving columns."""
     intervals = interval_bounds(twin, question, low, high)
     bounds = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
     return replace(bounds, lower=np.maximum(bounds.lower, interval_goals(twin, question, intervals[-1])))
 
 
 def every_row(twin: Twin, batch: int) -> tuple[Array, Array]:
-    """All rows (B, R, 2) and constants (B, R) of the problem, the same for every box."""
+    """Return all rows (B, R, 2) and constants (B, R) of the problem, the same for every box."""
     count = len(twin.rows)
     return np.broadcast_to(twin.rows, (batch, count, 2)), np.broadcast_to(twin.constants, (batch, count))

@@ -1,7 +1,7 @@
-"""How far any float32 evaluation of a network may lie from its real-valued function: whatever the order of the sums.
+"""A bound of the distance between any float32 evaluation of a network, in any order of its sums, and its real-valued function.
 
 A runtime computes every neuron from float32 numbers in float32, each operation rounded to nearest (a fused multiply-add once), sums
-in any order. With K roundings on the longest way to a neuron, size the sums of |contributions| before any of them cancel, Y the
+in any order. With K roundings on the longest path to a neuron, size the sums of |contributions| before any of them cancel, Y the
 largest |outputs| of the layer below over a box and e the error of these,
 
     e_k = gamma_{K+4} (size_k (Y_{k-1} + e_{k-1}) + bias_size_k) + |W_k| e_{k-1},      gamma_n = n u / (1 - n u), u = 2^-24
@@ -11,9 +11,9 @@ more. Numbers below 2^-126 may be taken for 0: constants, and results, for which
 sizes, and outputs, which count as FLUSHED here. A margin of two logits is rounded once more.
 
 Not covered, so that the error is inf: networks whose graph is not float32 throughout (`Network.rounding` is None), smooth layers
-(of a runtime's curve no error is specified), sums that may reach LARGEST. Not meant: products in fewer bits than float32 has (TF32,
-bfloat16), convolutions by transforms (Winograd), and the sigmoid or softmax at the end: decisions are about logits.
-Sound? yes; evaluated in float64, which the 4 operations too many and OUTWARD pay for.
+(runtimes specify no error of their curves), and sums that may reach LARGEST. The bound does not apply to products in fewer bits
+than float32 has (TF32, bfloat16), nor to convolutions by transforms (Winograd). Decisions are about logits, before any link.
+Sound? yes; it is evaluated in float64, whose errors the 4 additional operations and OUTWARD cover.
 Reference: Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002), section 3.1.
 """
 
@@ -35,11 +35,11 @@ from encoders.trees.float32 import float32_errors
 UNIT = 2.0**-24
 OUTWARD = 1 + 2.0**-30
 LARGEST = 2.0**100
-"""Far below float32's largest number, for what a graph multiplies before it divides."""
+"""Largest size, far below float32's largest number, because a graph may multiply before it divides."""
 
 
 def gamma(operations: int) -> float:
-    """Return n u / (1 - n u), inf where that says nothing."""
+    """Return n u / (1 - n u), inf where that is no bound."""
     return operations * UNIT / (1 - operations * UNIT) if operations * UNIT < 0.5 else np.inf
 
 
@@ -53,7 +53,7 @@ class Float32Error:
 
     @classmethod
     def of(cls, network: Network, margin: Array) -> Float32Error | None:
-        """Return None where nothing can be said about a float32 runtime."""
+        """Return the error, or None if no bound for a float32 runtime is known."""
         if network.rounding is None or not network.piecewise_linear:
             return None
         return cls(network=network, margin=margin, absolute=tuple(np.abs(layer.weight) for layer in network.layers))
@@ -64,7 +64,7 @@ class Float32Error:
         assert self.network.rounding is not None
         layers = zip(self.network.layers, self.network.rounding, self.absolute, [*outputs, None], strict=True)
         y, error, fits = inputs, np.zeros_like(inputs), np.ones(len(inputs), dtype=bool)
-        with np.errstate(all="ignore"):  # what overflows, or is NaN, is no bound
+        with np.errstate(all="ignore"):  # overflow and NaN become no bound
             for layer, rounding, absolute, above in layers:
                 y = np.maximum(y + error, FLUSHED)
                 widest = rounding.reach * np.maximum(y.max(axis=1, initial=0.0), 1.0)
@@ -103,7 +103,7 @@ class Float32Error:
         return self.bound(np.maximum(np.abs(low), np.abs(high)), outputs)
 
     def below(self, inputs: Array, bounds: Sequence[LayerBounds]) -> Array:
-        """Return (B,) the largest error of g of both copies, from the bounds of hidden layers that a search has already."""
+        """Return (B,) the largest error of g in both copies, from bounds of hidden layers that the search already has."""
         outputs = []
         for layer, one in zip(self.network.layers[:-1], bounds, strict=False):
             ends = *activated_interval(layer, one.lower, one.upper), *activated_interval(layer, one.lower_prime, one.upper_prime)
@@ -122,12 +122,12 @@ class SumError:
         return np.full(len(low), self.error)
 
     def below(self, inputs: Array, bounds: Sequence[LayerBounds]) -> Array:
-        """Return (B,) the same, of both copies."""
+        """Return (B,) the same for both copies."""
         return np.full(len(inputs), self.error)
 
 
 def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None:
-    """Return the error of the margin  margin . logits  in float32; None where nothing can be said about a runtime."""
+    """Return the error of the margin  margin . logits  in float32; None if no bound for a runtime is known."""
     if model.of_trees and not model.knows_float32:
         return None
     if isinstance(model, TreeEnsemble):
@@ -136,7 +136,7 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
 
 
 def margin_error(model: TreeEnsemble, margin: Array) -> float:
-    """Return how far margin . logits, rounded once more where it is of two logits, may lie from its exact value."""
+    """Return a bound of the float32 error of margin . logits, which is rounded once more if it has two logits."""
     weight = np.abs(margin)
     rounded = 2 * UNIT * float(weight @ (model.largest + float32_errors(model))) if np.count_nonzero(weight) > 1 else 0.0
     return (float(weight @ float32_errors(model)) + rounded) * OUTWARD

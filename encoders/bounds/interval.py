@@ -22,7 +22,7 @@ from encoders.network import Array, Integers
 
 
 def interval_bounds(twin: Twin, question: Integers, low: Array, high: Array) -> list[LayerBounds]:
-    """Bounds of every layer, the last being the margins g(x), g(x') and g(x) - g(x') as (B, 1).
+    """Return bounds of every layer, the last being the margins g(x), g(x') and g(x) - g(x') as (B, 1).
 
     question: (B,) position of each box's question in the twin.   low, high: (B, d) network box of the moving columns.
     """
@@ -58,7 +58,7 @@ def next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> La
     d = difference_interval(below, slope, shift, twin.error[0][question])
     if isinstance(layer, SmoothLayer):
         d = curved_difference(layer, below, d)
-    # Where y - y' is exactly 0 everywhere (no unit that differs is ever on) the difference above is exactly 0 too.
+    # If y - y' is exactly 0 everywhere (no differing neuron is ever on), the difference above is exactly 0 too.
     dead = ((d[0] == 0) & (d[1] == 0)).all(axis=1)
     weights, bias = (twin.weights[k], twin.absolute[k]), twin.biases[k]
     delta = affine_interval(*weights, d, 0.0, np.where(dead[:, None], 0.0, error))
@@ -69,7 +69,7 @@ def next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> La
 def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
     """Tighten a, a' and Delta = a - a' against each other.
 
-    The sum of two outward-rounded bounds is itself rounded once; `error` (dozens of units of a larger number) pays for it.
+    The sum of two outward-rounded bounds is itself rounded once; `error` (dozens of units of a larger number) covers that.
     """
     lower = np.maximum(bounds.lower, bounds.lower_prime + bounds.delta_lower - error)
     upper = np.minimum(bounds.upper, bounds.upper_prime + bounds.delta_upper + error)

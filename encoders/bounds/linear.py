@@ -29,7 +29,7 @@ from solvers import clock
 ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
 """Names of the lines around y, y' and y - y', and of the bounds of a, a' and a - a'."""
 PAIRS = {"one": (1, 0), "two": (0, 1), "apart": (1, -1)}
-"""How often each of these has y and y'."""
+"""The coefficients of y and y' in each of these."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,22 +44,22 @@ class Forms:
 
     @property
     def centre(self) -> Array:
-        """Middle of the two forms at the box centre, (B, n)."""
+        """Return the middle of the two forms at the box centre, (B, n)."""
         return np.asarray((self.lower[:, :, -1] + self.upper[:, :, -1]).T / 2)
 
     @property
     def direction(self) -> Array:
-        """|coefficients| of the middle form, (B, n, d): how much each input moves this quantity."""
+        """Return |coefficients| of the middle form, (B, n, d): the effect of each input on this quantity."""
         return np.abs(self.lower[:, :, :-1] + self.upper[:, :, :-1]).transpose(1, 0, 2) / 2
 
     def range(self) -> tuple[Array, Array]:
-        """Smallest and largest value over the box, (B, n) each, not yet outward-rounded."""
+        """Return the smallest and largest value over the box, (B, n) each, not yet outward-rounded."""
         low = self.lower[:, :, -1] - np.abs(self.lower[:, :, :-1]).sum(axis=2)
         high = self.upper[:, :, -1] + np.abs(self.upper[:, :, :-1]).sum(axis=2)
         return low.T, high.T
 
     def between(self, lines: Lines) -> Forms:
-        """Forms of what lies between lines in this quantity; a line that falls is least where the quantity is largest."""
+        """Return forms around lines in this quantity; a falling line takes its least value at the quantity's largest."""
         low, high = self.lower, self.upper
         falls, sinks = lines.low_slope.T[:, :, None] < 0, lines.up_slope.T[:, :, None] < 0
         lower = _line(np.where(falls, high, low) if falls.any() else low, lines.low_slope, lines.low_constant)
@@ -67,7 +67,7 @@ class Forms:
         return Forms(lower=lower, upper=upper)
 
     def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
-        """Forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
+        """Return the forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
         n, batch, width = self.lower.shape
         clock.spend(2 * weight.size * batch * width)
         middle = weight @ ((self.lower + self.upper) / 2).reshape(n, batch * width)
@@ -88,17 +88,17 @@ class LayerForms:
 
     @property
     def second(self) -> Forms:
-        """a' = a - Delta: shared inputs make this about as tight as forms of a' of its own, at no product."""
+        """Return forms of a' = a - Delta: as inputs are shared, they are about as tight as own forms of a', without a product."""
         return Forms(lower=self.first.lower - self.delta.upper, upper=self.first.upper - self.delta.lower)
 
     def centres(self, width: int) -> tuple[Array, Array]:
-        """Return the middles (B, width) of a and of Delta at the box centre, 0 of other neurons."""
+        """Return the middles (B, width) of a and of Delta at the box centre, 0 for other neurons."""
         found = np.zeros((2, self.first.lower.shape[1], width))
         found[0, :, self.neuron], found[1, :, self.neuron] = self.first.centre.T, self.delta.centre.T
         return found[0], found[1]
 
     def shares(self, gap: Array) -> Array:
-        """Distribute each neuron's gap (B, n) over the inputs (B, d) in proportion to how much they move it."""
+        """Distribute each neuron's gap (B, n) over the inputs (B, d) in proportion to their effects on it."""
         direction, mine = self.first.direction, gap[:, self.neuron]
         total = direction.sum(axis=2)
         weight = np.divide(mine, total, out=np.zeros_like(mine), where=total > 0)
@@ -106,7 +106,7 @@ class LayerForms:
 
 
 def first_forms(twin: Twin, question: Integers, middle: Array, radius: Array) -> Array:
-    """The exact form (n_1, B, d + 1) of the first layer's a."""
+    """Return the exact form (n_1, B, d + 1) of the first layer's a."""
     weight = twin.weights[0]
     form = np.empty((len(weight), len(question), len(twin.moving) + 1))
     np.multiply(weight[:, None, :], radius[None, :, :], out=form[:, :, :-1])
@@ -117,10 +117,10 @@ def first_forms(twin: Twin, question: Integers, middle: Array, radius: Array) ->
 def second_forms(
     twin: Twin, question: Integers, below: LayerBounds, first: Array, neuron: Integers, quantities: Sequence[str]
 ) -> list[tuple[Forms, Array]]:
-    """Forms of `quantities` of neurons (m,) of the second hidden layer, and their rounding (B, m): `twin.rate` of all terms. The
-    first layer is piecewise linear.
+    """Return forms of `quantities` of neurons (m,) of the second hidden layer, and their rounding errors (B, m): `twin.rate` of all
+    terms. The first layer has to be piecewise linear.
 
-    below, first: bounds of the first layer, and its form. Whoever re-proves a leaf has the same lines around first-layer neurons.
+    below, first: bounds of the first layer, and its form. The checker uses the same lines around first-layer neurons.
     """
     alive = np.flatnonzero(~((below.upper <= 0) & (below.upper_prime <= 0)).all(axis=0) | (twin.hidden[0].slope != 0))
     weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
@@ -140,7 +140,7 @@ def second_forms(
 
 
 def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
-    """weight (m, n) times the form (n, B, d + 1) along lines (B, n)."""
+    """Return weight (m, n) times the form (n, B, d + 1) along lines (B, n)."""
     n, batch, width = form.shape
     clock.spend(weight.size * batch * width)
     return np.asarray((weight @ _line(form, slope, constant).reshape(n, batch * width)).reshape(-1, batch, width))
@@ -149,8 +149,8 @@ def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
 def tightened_by(
     bounds: LayerBounds, forms: list[tuple[Forms, Array]], box: Integers, neuron: Integers, wanted: Booleans
 ) -> LayerBounds:
-    """Return the bounds of a layer with those `wanted` (B, n) tightened by forms of a, a' and perhaps a - a' over boxes (b,), of
-    neurons (m,)."""
+    """Return the bounds of a layer, tightened at `wanted` (B, n) entries by forms of a, a' and perhaps a - a', of neurons (m,) over
+    boxes (b,)."""
     found, at = bounds.ends(), np.ix_(box, neuron)
     mine = wanted[at]
     for (low, high), (form, error) in zip(ENDS.values(), forms, strict=False):
@@ -164,7 +164,7 @@ def tightened_by(
 def hidden_forms(
     twin: Twin, question: Integers, intervals: list[LayerBounds], first: Array
 ) -> tuple[list[LayerForms], list[LayerBounds]]:
-    """Forms of hidden layers 2 ... N-1 and the bounds of all layers tightened by them."""
+    """Return the forms of hidden layers 2 ... N-1, and the bounds of all layers tightened by them."""
     bounds = list(intervals)
     forms: list[LayerForms] = []
     for k in range(1, twin.depth):
@@ -173,7 +173,7 @@ def hidden_forms(
             y, d = _curved(twin, question, below, layer_below, first if k == 1 else forms[-1])
         elif k == 1:
             wanted = substituted(twin, k, question, bounds[k])
-            last = twin.depth == 2 and not isinstance(twin.hidden[1], SmoothLayer)  # nobody needs forms of neurons that do not bend
+            last = twin.depth == 2 and not isinstance(twin.hidden[1], SmoothLayer)  # forms of stable neurons are not needed
             neuron = np.flatnonzero(wanted.any(axis=0)) if last else np.arange(wanted.shape[1])
             found = second_forms(twin, question, below, first, neuron, tuple(PAIRS))
             forms.append(LayerForms(neuron=neuron, first=found[0][0], delta=found[2][0]))
@@ -193,14 +193,14 @@ def hidden_forms(
 
 
 def _line(form: Array, slope: Array, constant: Array | float) -> Array:
-    """slope * form + constant with (B, n) slopes over an (n, B, d + 1) form."""
+    """Return slope * form + constant with (B, n) slopes over an (n, B, d + 1) form."""
     out = form * slope.T[:, :, None]
     out[:, :, -1] += constant.T if isinstance(constant, np.ndarray) else constant
     return out
 
 
 def substituted(twin: Twin, k: int, question: Integers, bounds: LayerBounds) -> Booleans:
-    """Return (B, n) neurons of hidden layer k that are bounded by substitution, too: that bend in either copy, or are smooth."""
+    """Return (B, n) True for neurons of hidden layer k to be bounded by substitution: unstable in either copy, or smooth."""
     layer = twin.hidden[k]
     found = bends(bounds) & ((layer.bend if isinstance(layer, SmoothLayer) else layer.slope) < 1)
     if isinstance(layer, SmoothLayer):
@@ -211,7 +211,7 @@ def substituted(twin: Twin, k: int, question: Integers, bounds: LayerBounds) -> 
 def _curved(
     twin: Twin, question: Integers, below: LayerBounds, layer: SmoothLayer, forms: LayerForms | Array
 ) -> tuple[Forms, Forms]:
-    """Forms of y and d = y - y' above a smooth layer, from its forms: the one exact form of a where it is the first layer."""
+    """Return forms of y and d = y - y' above a smooth layer, from its forms: for the first layer the one exact form of a."""
     if isinstance(forms, LayerForms):
         a, d = forms.first, forms.delta.between(difference_lines(layer, below))
     else:
@@ -230,7 +230,7 @@ def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error:
     delta_low, delta_high = forms.delta.range()
     narrower = LayerBounds.of(
         (np.maximum(bounds.lower, low - form_error), np.minimum(bounds.upper, high + form_error)),
-        (  # a' = a - Delta errs with both: hence the factor
+        (  # a' = a - Delta has the errors of both: hence the factor
             np.maximum(bounds.lower_prime, low_prime - 3 * form_error), np.minimum(bounds.upper_prime, high_prime + 3 * form_error),
         ),
         (np.maximum(bounds.delta_lower, delta_low - form_error), np.minimum(bounds.delta_upper, delta_high + form_error)),

@@ -1,26 +1,26 @@
-"""Bounds over regions, boxes with some signs of pre-activations fixed: what neuron branching asks, with multipliers or without.
+"""Bounds over regions, boxes with some signs of pre-activations fixed, for neuron branching: with multipliers or without.
 
     p . y + q . y'  >=  alpha . a + beta . a' + c          over every (a, a') that the region leaves a neuron
 
-is how one layer is replaced, from the goal's row down to the inputs. A *multiplier* names alpha and beta of a neuron, any numbers,
-and c is then the exact minimum over the neuron's polygon (a, a' and a - a' within their intervals). Without multipliers the
-*standard relaxation* chooses:
+replaces one layer after the other, from the goal's row down to the inputs. A *multiplier* names alpha and beta of a neuron, any
+numbers, and c is then the exact minimum over the neuron's polygon (a, a' and a - a' within their intervals). Without multipliers
+the *standard relaxation* chooses:
 
     first layer: a' = a - s with a constant s; the chord, over the middle of the interval, of the lower hull of p y + q y'
     others: the best, at the middles of both intervals, of three ways to write p y + q y' that are bounded term by term,
         p y + q y',      (p + q) y - q (y - y'),      (p + q) y' + p (y - y')
-    the first way where p = 0 or q = 0: the bounds of one copy do without the other
+    the first way where p = 0 or q = 0: bounds of one copy do not use the other
     y >= floor a with floor 1 where u > -l and 0 elsewhere; y <= the chord; y - y' between its two lines
-    of choices that are equally good to within a share of 1e-9 (TIE) the first one: ties are common, as where u = u'
+    the first of choices that are equal up to a share of 1e-9 (TIE): ties are common, for example where u = u'
     the inputs lie anywhere in the network box; with multipliers, in one category of each one-hot block
 
 The intervals of the deeper hidden layers come from backward substitutions as well, six a neuron: a, a' and a - a' from both sides,
-each by the lines of y, y' or y - y' alone, all the way down. Of smooth networks a - a' is bounded as a pair.
+each by the lines of y, y' or y - y' alone, all the way down. For smooth networks a - a' is bounded as a pair.
 
-Whoever re-proves a leaf computes these bounds again in code of their own, so a search that leaves room for rounding is believed.
-Sound? yes: of any multipliers.   Complete? no; with splitting it is.
+The checker computes these bounds again by its own code, so it accepts proofs of a search that leaves room for rounding.
+Sound? yes, for any multipliers.   Complete? no; with splitting it is.
 Rounding: RATE = 8 (2 K + 64) u, with K the widest layer plus the widest input of a layer plus 2 layers + 8, covers the operations
-of all layers relative to the terms (|p| + |q| + |alpha| + |beta|) Q_k (`rounding`), and TINY what underflows.
+of all layers relative to the terms (|p| + |q| + |alpha| + |beta|) Q_k (`rounding`), and TINY covers underflow.
 References: CROWN (Zhang et al., NeurIPS 2018); ReluDiff (Paulsen et al., ICSE 2020); Bunel et al. (JMLR 2020).
 """
 
@@ -46,13 +46,13 @@ from encoders.network import Array, Booleans, Integers, Layer
 from solvers import clock
 
 BLOCK, FORMS = 1 << 16, 1 << 19
-"""Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
+"""Coefficients of rows, and of forms in the inputs, processed at once: larger arrays do not fit the cache."""
 SMALLEST = 1e-200
-"""Weights of rows below it could vanish in a product, and count as 0."""
+"""Smaller weights of rows could underflow in a product; they count as 0."""
 
 
 Frame: TypeAlias = "tuple[RegionBounds, Integers, Integers]"
-"""Bounds over larger boxes, regions (N,) that lie in some of these, and (N,) in which."""
+"""Bounds over larger boxes, regions (N,) that lie in these, and (N,) the position of the box that holds each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,10 +71,11 @@ class RegionBound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Substitution:
-    """What backward substitution finds of neurons (N, U) of a layer in boxes (N,), those that are not `mine` (N, U) filling up.
+    """The results of backward substitution for neurons (N, U) of a layer in boxes (N,); entries that are not `mine` (N, U) are
+    padding.
 
-    least: by quantity (see ENDS) lower bounds (N, 2 U) of neurons and of their negatives, slopes (N, 2 U, d) in the inputs of the
-    lines that these are of, and the rounding errors (N, 2 U) taken off.
+    least: by quantity (see ENDS) lower bounds (N, 2 U) of neurons and of their negatives, slopes (N, 2 U, d) of their lines in the
+    inputs, and the rounding errors (N, 2 U) taken off.
     """
 
     box: Integers
@@ -83,7 +84,7 @@ class Substitution:
     least: dict[str, tuple[Array, Array, Array]]
 
     def tighten(self, ends: dict[str, Array]) -> None:
-        """Tighten the ends (B, n) of the layer's bounds in all boxes by what was found."""
+        """Tighten the ends (B, n) of the layer's bounds in all boxes by these results."""
         at = self.box[:, None], self.neuron
         for quantity, (least, _, _) in self.least.items():
             lowest, highest = np.split(least, 2, axis=1)
@@ -94,13 +95,13 @@ class Substitution:
 class RegionBounds:
     """Regions of a twin's questions (B,), or of its only one. Signs and multipliers are for piecewise-linear layers.
 
-    intervals: bounds of all layers over boxes without signs, for the looser bounds that these give without substitution.
+    intervals: bounds of all layers over boxes without signs; if given, they replace backward substitution, and are looser.
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
-    point: (B,) boxes that are one network input.   differences: whether those of the hidden layers are substituted backwards too,
-    not the copies alone: it costs several times as much.   work: multiplications so far.
-    frames: those that hold the regions: from the third hidden layer on no bound is looser than there, and the lines found there
-    are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
-    anew: whether neurons that then still bend are substituted for, too.
+    point: (B,) True for boxes that are one network input.   differences: also substitute backwards for differences of the hidden
+    layers, not only for the copies, which costs several times as much.   work: multiplications so far.
+    frames: larger boxes that hold the regions: from the third hidden layer on, bounds are cut down to theirs, and their lines are
+    applied to the region's box, which costs next to nothing. For piecewise-linear layers.
+    anew: also substitute for neurons that are still unstable after that.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class RegionBounds:
 
     @property
     def coefficients(self) -> int:
-        """How many coefficients the lines found by substitution have."""
+        """The number of coefficients of all lines found by substitution."""
         return sum(slope.size for one in self._substitutions.values() for _, slope, _ in one.least.values())
 
     def _clipped(self, bounds: LayerBounds, k: int) -> LayerBounds:
@@ -161,8 +162,8 @@ class RegionBounds:
         )
 
     def _closer(self, bounds: LayerBounds, k: int) -> LayerBounds:
-        """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
-        substitution."""
+        """Return the bounds of hidden layer k, tightened by backward substitution for smooth neurons and for those unstable in
+        either copy."""
         bending = substituted(self.twin, k, self.question, bounds)
         if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
@@ -180,10 +181,10 @@ class RegionBounds:
         return crossed(bounds, self.twin.error[k][self.question])
 
     def _substituted(self, bending: Booleans, k: int) -> Substitution:
-        """Return what backward substitution finds of neurons (B, n) of hidden layer k."""
+        """Return the results of backward substitution for the True entries of `bending` (B, n), neurons of hidden layer k."""
         box, neuron = _padded(bending)
         count, width = bending[box].sum(axis=1), neuron.shape[1]
-        order = np.argsort(count, kind="stable")  # so that boxes with few are not filled up to those with many
+        order = np.argsort(count, kind="stable")  # so that boxes with few neurons are not padded to those with many
         step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(one.bias) for one in self.twin.hidden)))
         weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive], self.twin.biases[k]
         signed, signed_bias = np.concatenate([weight, -weight]), np.concatenate([bias, -bias])
@@ -209,7 +210,7 @@ class RegionBounds:
     def _framed(self, bounds: LayerBounds, frames: Sequence[Frame], k: int) -> LayerBounds:
         """Return the bounds of hidden layer k tightened by those over the boxes of frames, and by the lines found there.
 
-        A line that lies below on the whole box does so on a part of it. Its value is off by as much as at the first time again.
+        A line that lies below on the whole box also does on a part of it. Its new value has the same rounding error once more.
         """
         ends = bounds.ends()
         for frame, mine, at in frames:
@@ -231,8 +232,8 @@ class RegionBounds:
         return self._crossed(LayerBounds(**ends), k)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
-        """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products
-        of matrices bound all neurons of many boxes."""
+        """Return the same for the second layer: lines around neurons of the first one are lines in the inputs, so two matrix
+        products bound all neurons of many boxes."""
         boxes, neuron = np.flatnonzero(bending.any(axis=1)), np.flatnonzero(bending.any(axis=0))
         step = max(1, FORMS // (self.layers[0].lower.shape[1] * (self.low.shape[1] + 1)))
         for start in range(0, len(boxes), step):
@@ -245,8 +246,8 @@ class RegionBounds:
 
     def _least_of(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array, Array]:
         """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n),
-        y of layer `last`, and of `constant` (B, R) besides, of one copy; with slopes (B, R, d) in the inputs, and the rounding
-        errors (B, R) taken off."""
+        y of layer `last`, plus `constant` (B, R) for a single copy; their slopes (B, R, d) in the inputs, and the rounding errors
+        (B, R) taken off."""
         if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
             return *self._least(p, -p, np.zeros_like(constant), box, last), np.full_like(constant, np.inf)
         return self._least_alone(quantity, p, constant, box, last)
@@ -254,7 +255,7 @@ class RegionBounds:
     def _least_alone(
         self, quantity: str, p: Array, constant: Array, box: Integers, last: int, room: int = 1
     ) -> tuple[Array, Array, Array]:
-        """Return the same by the lines of that quantity alone, the rounding errors taken off so many times (`room`).
+        """Return the same by lines of that quantity alone, with `room` times the rounding errors taken off.
 
         With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
         """
@@ -312,7 +313,7 @@ class RegionBounds:
         """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`, and slopes
         (B, R, d) in the inputs.
 
-        p, q: (B, R, n).   room: how many times the rounding error is taken off.
+        p, q: (B, R, n).   room: so many times the rounding error is taken off.
         """
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
@@ -355,8 +356,8 @@ class RegionBounds:
         return PairLines.of(layer, shift, self.layers[0])
 
     def _at_inputs(self, line: Array, total: Array, box: Integers, alive: Integers) -> tuple[Array, Array]:
-        """Return the least (B, R) of line . a + total over the whole network box, a those of the first layer's pre-activations of
-        copy x that are alive, and its slopes (B, R, d) in the inputs."""
+        """Return the minimum (B, R) of line . a + total over the whole network box, and its slopes (B, R, d) in the inputs; a: the
+        first layer's pre-activations, in copy x, of neurons that are alive."""
         slope = _product(line, self.twin.weights[0][alive])
         total = total + _sums(line, self.centre[box][:, alive]) - _sums(np.abs(slope), self.radius[box]) - TINY
         within = self.twin.in_range[self.question[box]]
@@ -380,18 +381,18 @@ class RegionBounds:
         return self._layers[k]
 
     def _of(self, table: Array, box: Integers) -> Array:
-        """Return the rows (N, m) of a table by question, one row where there is one question."""
+        """Return the rows (N, m) of a table for the questions of regions `box`; a single row if there is one question."""
         return table if len(table) == 1 else table[self.question[box]]
 
     def rows(self, box: Integers, rows: Array, constants: Array) -> Array:
         """Return lower bounds (N,) of rows (N, 2) and constants (N,) over regions `box` (N,), by the standard relaxation.
 
-        The rounding error is taken off twice: whoever sums in another order still finds a bound of 0 where this says so.
+        The rounding error is taken off twice: a bound of 0 here stays at least 0 in another order of summation.
         """
         return self.lines(box, rows, constants)[0]
 
     def lines(self, box: Integers, rows: Array, constants: Array) -> tuple[Array, Array]:
-        """Return the same, and the slopes (N, d) in the moving columns of the lines that the bounds are of."""
+        """Return the same, and the slopes (N, d) of the bounds' lines in the moving columns."""
         twin = self.twin
         error = twin.rate * (np.abs(constants) + np.abs(rows).sum(axis=1) * self._of(twin.magnitude[-1], box)[:, 0])
         total = (constants - 2 * error)[:, None]
@@ -403,7 +404,7 @@ class RegionBounds:
         p, q = rows[:, :, None, None].swapaxes(0, 1) * twin.weights[-1][:, self._relaxed(last).alive]
         least, slope = np.empty(len(box)), np.empty((len(box), self.low.shape[1]))
         alone = twin.problem.network.piecewise_linear & (rows == 0).any(axis=1)
-        kind = np.where(alone, rows[:, 0] == 0, 2)  # a row of one copy needs its lines alone
+        kind = np.where(alone, rows[:, 0] == 0, 2)  # a row of one copy needs only that copy's lines
         for k in np.unique(kind).tolist():
             at = kind == k
             if k < 2:
@@ -415,7 +416,7 @@ class RegionBounds:
 
     @cached_property
     def empty(self) -> Booleans:
-        """(B,) regions that surely hold no point: two bounds are crossed by more than any rounding."""
+        """(B,) True for regions that surely hold no point: two bounds have crossed by more than any rounding."""
         found = np.zeros(len(self.question), dtype=bool)
         for bounds, error in zip(self.layers, self.twin.error, strict=True):
             room = 4 * error[self.question]
@@ -427,14 +428,15 @@ class RegionBounds:
 
     @cached_property
     def alike(self) -> Booleans:
-        """(B,) regions where g - g' is exactly 0, and some row says no more than that c (g - g') + constant >= 0, constant >= 0."""
+        """(B,) True for regions where g - g' is exactly 0, which proves some row  c (g - g') + constant >= 0  with constant >=
+        0."""
         last, problem = self.layers[-1], self.twin.problem
         same = ((last.delta_lower == 0) & (last.delta_upper == 0)).all(axis=1) & self.twin.in_range[self.question]
         return np.asarray(same & ((problem.rows.sum(axis=1) == 0) & (problem.constants >= 0) & ~problem.strict).any())
 
     def lagrange(self, weights: Array, slopes: Array) -> RegionBound:
-        """Return the bound of weights (B, R) of the goal's rows, by slopes (B, 2 H) of the neurons, NaN for the standard ones of a
-        lone neuron. Whatever they are, it holds."""
+        """Return the bound of the goal's rows with weights (B, R), by slopes (B, 2 H) of the neurons, NaN for the standard ones of
+        a lone neuron. It holds for any weights and slopes."""
         twin, problem = self.twin, self.twin.problem
         weights = np.where(weights < SMALLEST, 0.0, weights)
         row = weights @ problem.rows
@@ -487,37 +489,37 @@ def _lone(p: Array, low: Array, high: Array) -> Array:
 
 
 def _both(p: Array | None, q: Array | None) -> tuple[Array, Array]:
-    """Return the coefficients of both copies, 0 where there is nothing of one."""
+    """Return the coefficients of both copies, 0 for one that is None."""
     some = p if q is None else q
     assert some is not None
     return np.zeros_like(some) if p is None else p, np.zeros_like(some) if q is None else q
 
 
 def _padded(chosen: Booleans) -> tuple[Integers, Integers]:
-    """Return the boxes (B,) with chosen neurons, and these neurons (B, U): as many as the fullest box has, others fill the rest."""
+    """Return the boxes (B,) with chosen neurons, and these neurons (B, U), padded by others up to the box with most."""
     box = np.flatnonzero(chosen.any(axis=1))
     count = int(chosen.sum(axis=1).max(initial=0))
     return box, np.argsort(~chosen[box], axis=1, kind="stable")[:, :count]
 
 
 def _product(rows: Array, weight: Array) -> Array:
-    """Return rows (B, R, m) times weight (m, n), in one product of matrices."""
+    """Return rows (B, R, m) times weight (m, n), as one matrix product."""
     boxes, count, width = rows.shape
     return np.asarray((rows.reshape(boxes * count, width) @ weight).reshape(boxes, count, weight.shape[1]))
 
 
 def _sums(rows: Array, values: Array) -> Array:
-    """Return (B, R) the sums of rows (B, R, m) times values (B, m) of each box, or (1, m) of all."""
+    """Return (B, R) the sums of rows (B, R, m) times values, (B, m) or (1, m) for all boxes."""
     return np.asarray((rows @ values[:, :, None])[:, :, 0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerLines(Batched):
-    """What the standard relaxation makes of one layer over B boxes.
+    """The lines of the standard relaxation for one layer over B boxes.
 
     one, two, apart: (B, 4, n) slopes and then constants of the lower and the upper line around y, y' and y - y'.
     at_*: (B, 2, n) the lines' values at the middles of the intervals.   size: (B, n) of the terms in them.
-    bends: (B, n) neurons that do so in either copy.   on: (B, 2, n) copies that are active.
+    bends: (B, n) True for neurons that are unstable in either copy.   on: (B, 2, n) True for copies that are active.
     """
 
     one: Array
@@ -550,8 +552,8 @@ class LayerLines(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelaxedLayer:
-    """The neurons of a layer that are alive in some box, for others are 0 throughout: their numbers (m,), bounds, and lines around
-    what a slope (m,) of theirs leaves of y:  y = slope a + (1 - slope) relu(a);  around y itself where the layer is smooth."""
+    """The neurons of a layer that are alive in some box (others are 0 throughout): their numbers (m,), bounds, and slopes (m,) s in
+    y = s a + (1 - s) relu(a). The lines are around relu(a), or around y itself if the layer is smooth."""
 
     alive: Integers
     bounds: LayerBounds
@@ -564,7 +566,7 @@ class RelaxedLayer:
             every = np.arange(bounds.lower.shape[1])
             return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), smooth=layer)
         dead = ((bounds.upper <= 0) & (bounds.upper_prime <= 0)).all(axis=0) & (layer.slope == 0)
-        alive = np.flatnonzero(~dead)  # a bound that is NaN has to show
+        alive = np.flatnonzero(~dead)  # keeps neurons with a NaN bound
         part = bounds.columns(alive)
         return cls(alive=alive, bounds=part, slope=layer.slope[alive], smooth=None)
 
@@ -573,7 +575,7 @@ class RelaxedLayer:
         return LayerLines.of(self.bounds, self.smooth)
 
     def around(self, quantity: str) -> Array:
-        """Return (B, 4, m) the lines around y, y' or y - y' (`one`, `two`, `apart`), as they stand in `lines`."""
+        """Return (B, 4, m) the lines around y, y' or y - y' (`one`, `two`, `apart`), in the order of `lines`."""
         if quantity == "apart" or self.smooth is not None:
             return np.asarray(getattr(self.lines, quantity))
         return relu_lines(*(getattr(self.bounds, end) for end in ENDS[quantity])).stacked()
@@ -584,7 +586,7 @@ class LinesAlone:
     """Lines around a quantity v of one layer over B boxes, in its pre-activation (in the first layer in a).
 
     up, steeper: (B, 1, n) the slope of the upper line, and by how much that of the lower one exceeds it.   positive_sums, sums:
-    (B, n, 2) what a positive coefficient, and what any one, adds to the constant and to the rounding error.
+    (B, n, 2) the terms of a positive coefficient, and of any one, in the constant and in the rounding error.
     """
 
     up: Array
@@ -594,7 +596,8 @@ class LinesAlone:
 
     @classmethod
     def of(cls, lines: Array, bias: Array, size: Array) -> LinesAlone:
-        """lines: (B, 4, n) slopes and then constants.   bias: (n,) of the pre-activation.   size: (B, n) of the errors."""
+        """Return them. lines: (B, 4, n) slopes and then constants.   bias: (n,) of the pre-activation.   size: (B, n) of the
+        errors."""
         low, up, low_constant, up_constant = lines.swapaxes(0, 1)
         steeper = low - up
         positive = np.stack([low_constant - up_constant + steeper * bias, 2 * size], axis=2)
@@ -607,7 +610,7 @@ class LinesAlone:
 def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return alpha, beta (B, R, n) and c (B, R) with  p . relu(a) + q . relu(a') >= alpha . a + beta . a' + c.
 
-    Neuron by neuron it is the best, at the middles of both intervals, of the three ways that the head of this file lists.
+    For each neuron it is the best, at the middles of both intervals, of the three ways listed at the head of this file.
     """
     def signs(c: Array) -> tuple[Array, Array]:
         plus = np.maximum(c, 0.0)
@@ -643,9 +646,9 @@ def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array
 def polygon_minimum(p: Array, q: Array, alpha: Array, beta: Array, bounds: LayerBounds) -> Array:
     """Return (N,) the least of  p relu(a) + q relu(a') - alpha a - beta a'  over a, a' and a - a' in their bounds (N,).
 
-    With the signs of a and a' fixed it is linear: at any a, the best a' is an end of what a leaves it, and what is then left to
-    minimise over a bends once. So the ends of a and that bend decide. Quadrants that hold no point do not count; where none does,
-    rounding has crossed the bounds of a neuron that is one point, and its middle stands for it.
+    With the signs of a and a' fixed it is linear: at any a, the best a' is an end of its remaining interval, and the minimum over
+    a' is a function of a with one kink. So the ends of a and that kink decide. Quadrants without a point do not count; if none has
+    one, rounding has crossed the bounds of a neuron that is one point, and its middle is taken instead.
     """
     least = np.full(p.shape, np.inf)
     for on in (False, True):

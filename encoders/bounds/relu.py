@@ -14,8 +14,8 @@ from solvers import clock
 Interval = tuple[Array, Array]
 """Lower and upper ends."""
 TIE = 1e-9
-"""Choices whose values differ by less than this share are equally good, and the first is taken: rounding must not decide between
-them, so that whoever computes them in another order takes the same one."""
+"""Choices whose values differ by less than this share count as equal, and the first is taken: so rounding does not decide, and the
+checker, which computes them in another order, makes the same choice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,16 +37,16 @@ class LayerBounds(Batched):
 
     @classmethod
     def of_one(cls, lower: Array, upper: Array) -> LayerBounds:
-        """Bounds of one copy, which stands for both."""
+        """Return the bounds of one copy as those of both."""
         nothing = np.zeros_like(lower)
         return cls.of((lower, upper), (lower, upper), (nothing, nothing))
 
     def with_rows(self) -> LayerBounds:
-        """The same with an axis of rows: (B, 1, n)."""
+        """Return the same with an axis of rows: (B, 1, n)."""
         return LayerBounds(**{name: getattr(self, name)[:, None, :] for name in self.__dataclass_fields__})
 
     def columns(self, index: Integers) -> LayerBounds:
-        """The bounds (B, k) of some neurons."""
+        """Return the bounds (B, k) of some neurons."""
         return LayerBounds(**{name: getattr(self, name)[..., index] for name in self.__dataclass_fields__})
 
     def ends(self) -> dict[str, Array]:
@@ -54,23 +54,23 @@ class LayerBounds(Batched):
         return {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
 
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
-        """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
+        """Return the bounds of single neurons, (N,) each, at positions (box, neuron)."""
         return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
 
 
 def bends(bounds: LayerBounds) -> Booleans:
-    """Return (B, n) whether the kink lies strictly within the interval of either copy."""
+    """Return (B, n) True if the kink lies strictly within the interval of either copy."""
     one = (bounds.lower < 0) & (bounds.upper > 0)
     return np.asarray(one | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
 
 
 def activation(a: Array, slope: Array) -> Array:
-    """max(a, s a): the activation, monotone for slopes in [0, 1]."""
+    """Return max(a, s a), the activation, monotone for slopes in [0, 1]."""
     return np.maximum(a, slope * a) if slope.any() else np.maximum(a, 0.0)
 
 
 def affine_interval(weight: Array, absolute: Array, y: Interval, bias: Array | float, outward: Array) -> Interval:
-    """The interval of  weight y + bias  over y in an interval, moved outwards;  absolute: |weight|."""
+    """Return the interval of  weight y + bias  over y in an interval, moved outwards;  absolute: |weight|."""
     clock.spend(2 * len(y[0]) * weight.size)
     centre = ((y[0] + y[1]) / 2) @ weight.T + bias
     spread = ((y[1] - y[0]) / 2) @ absolute.T + outward
@@ -78,23 +78,23 @@ def affine_interval(weight: Array, absolute: Array, y: Interval, bias: Array | f
 
 
 def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None, error: Array) -> Interval:
-    """Interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
+    """Return the interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
 
     e = relu(a) - relu(a - Delta) grows with Delta, and is monotone in a for any one Delta: the values at both ends of a, for the
     ends of Delta, enclose it, and so does [l+ - u'+, u+ - l'+]; where both copies are active e = Delta. A `constant` Delta (first
-    layer) is computed up to `error`; elsewhere what is rounded here is a few units of y and y', which the next layer pays for.
+    layer) is computed up to `error`; elsewhere errors here are a few units of y and y', which the next layer's error covers.
     """
     if constant is not None:
         at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
         at_upper = np.maximum(layer.upper, 0.0) - np.maximum(layer.upper - constant, 0.0)
         off = (layer.upper <= 0) & (layer.upper_prime <= 0)
-        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
+        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # exact only if no difference reaches the neuron
         error = np.where(off | same, 0.0, error)
         low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
     else:
         active = (layer.lower >= 0) & (layer.lower_prime >= 0)
         ends = (layer.lower, np.maximum(layer.lower, 0.0)), (layer.upper, np.maximum(layer.upper, 0.0))
-        low, high = (  # a - Delta is rounded outwards: |a| may be far larger than the relus that the next layer's error is about
+        low, high = (  # a - Delta is rounded outwards: |a| may be far larger than the relus to which the next layer's error relates
             choose(*(y - np.maximum(np.nextafter(a - delta, away), 0.0) for a, y in ends))
             for choose, delta, away in ((np.minimum, layer.delta_lower, np.inf), (np.maximum, layer.delta_upper, -np.inf))
         )
@@ -125,20 +125,20 @@ class Lines:
         return Lines(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
 
     def stacked(self) -> Array:
-        """(B, 4, n) the slopes and then the constants of the lower and the upper line."""
+        """Return (B, 4, n) the slopes and then the constants of the lower and the upper line."""
         return np.stack([self.low_slope, self.up_slope, self.low_constant, self.up_constant], axis=1)
 
     def times(self, c: Array) -> tuple[Array, Array]:
-        """Slope and constant of a line under c times the value."""
+        """Return slope and constant of a line under c times the value."""
         lower = c >= 0
         return c * np.where(lower, self.low_slope, self.up_slope), c * np.where(lower, self.low_constant, self.up_constant)
 
     def gap(self, t: Array) -> Array:
-        """How far apart the lines are at t, at least 0."""
+        """Return the distance between the lines at t, at least 0."""
         return np.maximum((self.up_slope - self.low_slope) * t + self.up_constant - self.low_constant, 0.0)
 
     def leaky(self, slope: Array) -> Lines:
-        """Lines around  s t + (1 - s) value  for slopes s (n,), from those around value."""
+        """Return lines around  s t + (1 - s) value  for slopes s (n,), from those around value."""
         rest = 1 - slope
         return Lines(
             low_slope=slope + rest * self.low_slope, low_constant=rest * self.low_constant,
@@ -147,9 +147,9 @@ class Lines:
 
 
 def relu_lines(lower: Array, upper: Array) -> Lines:
-    """Lines in a around relu(a) on [l, u], each (B, n); the lower one goes through 0.
+    """Return lines in a around relu(a) on [l, u], each (B, n); the lower one goes through 0.
 
-    The triangle of Ehlers (ATVA 2017, used in PBA appendix A.2); the lower slope is 0 or 1, whichever leaves the smaller area.
+    The triangle of Ehlers (ATVA 2017, used in PBA appendix A.2); the lower slope is 0 or 1, whichever gives the smaller area.
     """
     active, inactive = lower >= 0, upper <= 0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -161,7 +161,7 @@ def relu_lines(lower: Array, upper: Array) -> Lines:
 
 
 def relu_difference_lines(layer: LayerBounds) -> Lines:
-    """Lines in Delta around e = relu(a) - relu(a'), each (B, n). For Delta_l < 0 < Delta_u these are
+    """Return lines in Delta around e = relu(a) - relu(a'), each (B, n). For Delta_l < 0 < Delta_u these are
 
         Delta_l (Delta_u - Delta)/(Delta_u - Delta_l)   and   Delta_u (Delta - Delta_l)/(Delta_u - Delta_l).
     """
@@ -180,7 +180,7 @@ def relu_difference_lines(layer: LayerBounds) -> Lines:
 
 
 def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[Array, Array, Array]:
-    """A line under h(a) = p relu(a) + p' relu(a - s) on [l, u], neuron by neuron: slope, constant and gap, shaped as p.
+    """Return a line under h(a) = p relu(a) + p' relu(a - s) on [l, u], neuron by neuron: slope, constant and gap, shaped as p.
 
     h is piecewise linear with kinks at 0 and s, so for *any* slope m the line m a + min over t in {l, 0, s, u} of (h(t) - m t)
     lies under it (0 and s clipped to [l, u]). m is the slope of the lower hull's chord over the midpoint: exact for one pair.
@@ -199,9 +199,9 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
 
 
 def first_lines(pair: tuple[int, int], slope: Array, shift: Array, layer: LayerBounds) -> Lines:
-    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n): those of `hinge`.
+    """Return lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n): those of `hinge`.
 
-    For one copy alone they are `relu_lines`, unless a tie is near, which `hinge` decides by the other copy's kink.
+    For one copy alone they are `relu_lines`, except near a tie, which `hinge` decides by the other copy's kink.
     """
     (p, q), first_on, second_on = pair, layer.lower >= 0, layer.lower_prime >= 0
     kinked = ~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0)))
@@ -232,7 +232,7 @@ def first_lines(pair: tuple[int, int], slope: Array, shift: Array, layer: LayerB
 
 
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """As `hinge`, of neurons (N,) that bend: p, p_prime (N,), or (K, 1) where each of them has each of K pairs."""
+    """Do the same as `hinge` for unstable neurons (N,): p, p_prime (N,), or (K, 1) for K pairs at every neuron."""
     points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
     points = points.reshape(4, *[1] * (p.ndim - 1), -1)
     values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)

@@ -1,9 +1,9 @@
-"""Outward rounding by an a-priori error bound, so that every bound of this package is a theorem and not a float.
+"""Outward rounding by an a-priori error bound, so that every bound of this package is rigorous in spite of float64 rounding.
 
-All bounds are computed in float64 with BLAS, in an order of its own. For a product of n terms the computed value differs
+All bounds are computed in float64 by BLAS, in an unspecified order. For a product of n terms the computed value differs
 from the true one by at most gamma_n sum |terms|, gamma_n = n u / (1 - n u), u = 2^-53 (Higham, Accuracy and Stability of
-Numerical Algorithms, 2nd ed., section 3.1), whatever the order. What is needed is therefore, for every neuron, one number that
-no quantity met on the way exceeds. Over the root box of a question, with |x| and |y_k| the largest magnitudes there,
+Numerical Algorithms, 2nd ed., section 3.1), whatever the order. So every neuron needs one number that bounds all quantities on
+the way to it. Over the root box of a question, with |x| and |y_k| the largest magnitudes there,
 
     Q_1 = |W_1| (|x| + |x'|) + |b_1|,        Q_k = |W_k| (|y_{k-1}| + |y'_{k-1}|) + |b_k|
 
@@ -12,7 +12,7 @@ Boxes split from the root inherit it. A computed bound at layer k is moved outwa
 
     E_k = (2 n_k + 64) u Q_k,    n_k the number of terms,
 
-where 64 pays for the handful of operations around each product and for forming Q itself; a sum of coefficients c_j times layer
+where 64 covers the few operations around each product and the computation of Q itself; a sum of coefficients c_j times layer
 values, by (2 n + 64) u sum_j |c_j| Q_j.
 
 Linear forms are larger than the values they bound: relaxation lines have slopes at most 1 and intercepts at most twice a bound,
@@ -27,7 +27,7 @@ bound: F + 1 takes the place of F, and backward substitution is charged by 2 Q +
 is at most 2 |a| + 1, a slope at most 2, an intercept at most 4 |a| + 1: 2 F + 2 and 6 Q + 12. Above squares (`squares`) |y| <= a^2,
 a slope is at most 2 Q and an intercept at most 2 Q^2, Q <= F: 4 F^2 and 16 Q^2.
 
-Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and taken off every final bound,
+Overflow gives inf or NaN, which no comparison accepts as a proof; `TINY` is added to every Q and taken off every final bound,
 which covers underflow.
 """
 
@@ -45,17 +45,17 @@ TINY = 1e-200
 
 
 def factor(terms: int) -> float:
-    """(2 n + 64) u: the relative error allowed for a sum of n products and what surrounds it."""
+    """Return (2 n + 64) u, the relative error allowed for a sum of n products and the operations around it."""
     return (2 * terms + 64) * UNIT
 
 
 def magnitude(weight: Array, bias: Array, size: Array) -> Array:
-    """Q_k (B, n_k) from the summed magnitudes of both copies' inputs to the layer, `size` (B, n_{k-1})."""
+    """Return Q_k (B, n_k) from the summed magnitudes of both copies' inputs to the layer, `size` (B, n_{k-1})."""
     return size @ np.abs(weight).T + np.abs(bias) + TINY
 
 
 def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
-    """F_k (B, n_k) of hidden layers 2 ... N - 1, from Q_1 (B, n_1)."""
+    """Return F_k (B, n_k) of hidden layers 2 ... N - 1, from Q_1 (B, n_1)."""
     out: list[Array] = []
     size = first
     for below, layer in pairwise(layers[:-1]):
@@ -67,7 +67,7 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
 
 
 def charge(layer: Layer, size: Array) -> Array:
-    """What backward substitution through a layer of sizes Q (B, n) is charged by."""
+    """Return the sizes (B, n) to which errors of backward substitution through a layer of sizes Q (B, n) are relative."""
     if not isinstance(layer, SmoothLayer):
         return size
     return np.where(layer.squared, 16 * size * size + TINY, np.where(layer.shaped, 3.0, 1.0) * (2 * size + 4))

@@ -1,6 +1,6 @@
-"""What the bounds of a twin problem share: the moving columns, the first layer at the fixed ones, and the rounding budget.
+"""The data that all bounds of a twin problem share: the moving columns, the first layer at the fixed ones, and the rounding errors.
 
-Only the columns that some box moves take part in the bounds; everything else is summed into the first layer once per question.
+Only columns that vary in some box take part in the bounds; all others are summed into the first layer once per question.
 With x = (fixed, moving) and x' = x but for protected columns,
 
     a_1 = base + W_m x_m,      a_1 - a_1' = s  (constant),      base = W_f x_f + b_1,    s = W_1 (x - x').
@@ -23,25 +23,25 @@ from encoders.problem import TwinProblem
 from solvers import clock
 
 LEAST = 1e-90
-"""Room for what underflows, in any order."""
+"""Covers underflow, in any order of summation."""
 LARGEST = 1e99
-"""Sizes beyond it prove nothing: those who re-prove a leaf stop at ten times as much."""
+"""Larger sizes prove nothing: the checker's limit is ten times as large."""
 READY = 4
-"""Multiplications for each of the network's weights that make a question ready."""
+"""Multiplications to prepare a question, for each of the network's weights."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Twin:
-    """A twin problem made ready for bounding. B questions, d moving columns, n_k neurons at layer k.
+    """A twin problem prepared for bounds. B questions, d moving columns, n_k neurons at layer k.
 
-    variables: raw variables that some box moves; moving: their network columns; local: the domain of these alone.
+    variables: raw variables that vary in some box; moving: their network columns; local: the domain of these alone.
     weights: (n_1, d) then (n_k, n_{k-1}); the last one is margin . W_N as a (1, n_{N-1}) row, with its bias.
     hidden: the hidden layers as they are, for their activations.
-    base, shift: (B, n_1).   equal: (B, n_1) neurons that the protected columns do not reach, so that a - a' is exactly 0.
-    error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: what backward substitution is charged by, Q_k
-    (more where the layer is smooth).
+    base, shift: (B, n_1).   equal: (B, n_1) True for neurons that no protected column reaches, so that a - a' is exactly 0.
+    error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: Q_k, to which errors of backward substitution are
+    relative (more where the layer is smooth).
     form_error: the same for linear forms, hidden layers from the second on.
-    lone: whether each question is about one copy alone, which stands for both (see `alone`).
+    lone: True if each question is about one copy alone, as a pair with itself (see `alone`).
     """
 
     problem: TwinProblem
@@ -76,7 +76,7 @@ class Twin:
         apart = batch.protected if batch.offset is None else batch.protected | (batch.offset != 0).any(axis=0)
         unlike = np.flatnonzero(apart)
         differs = domain.columns_of(unlike)
-        # A relaxed copy is shifted by a whole number in an unscaled column: x - x' is the same exact constant all over the box.
+        # A relaxed copy is shifted by a whole number in an unscaled column: x - x' is the same exact constant on the whole box.
         prime, prime_high = domain.take(unlike).box(batch.second(batch.lower)[:, unlike], batch.second(batch.upper)[:, unlike])
         shift = (low[:, differs] - prime) @ first.weight[:, differs].T
         reached = (low[:, differs] != prime).astype(np.float64) @ (first.weight[:, differs] != 0).T.astype(np.float64)
@@ -95,14 +95,14 @@ class Twin:
         for k, layer in enumerate(network.layers[1:], start=1):
             below, after = network.layers[k - 1], len(network.layers) - 1 - k
             if k > 1 and not after:
-                # |y| <= |a| <= Q for both copies: cruder, but the last layer needs no better
+                # |y| <= |a| <= Q for both copies: coarse, but enough for the last layer
                 size = 2 * sizes[-1]
                 if isinstance(below, SmoothLayer):  # |y| <= Q^2
                     size = np.where(below.squared, size * size, size)
             else:
                 ends = [activated_interval(below, *copy) for copy in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
-            if isinstance(below, SmoothLayer):  # of a curve, 1 each more: its enclosures are off by absolute errors
+            if isinstance(below, SmoothLayer):  # for a curve 1 more for each copy: its enclosures have absolute errors
                 size = np.where(below.shaped & ~below.squared, 2 * size + 2, np.where(below.smooth & ~below.shaped, 2.0, size))
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
@@ -117,7 +117,7 @@ class Twin:
             reached = reached @ np.abs(problem.margin)[:, None]
         weights[0] = weights[0][:, moving]
         charged = [charge(layer, size) for layer, size in zip(network.layers, sizes, strict=True)]
-        # A form inherits the rounding of those below it, so the widest sum so far counts.
+        # A form inherits the rounding errors of those below it, so the widest sum so far counts.
         widest = np.maximum.accumulate([domain.columns, *(layer.weight.shape[1] for layer in network.layers[1:])]).tolist()
         form_error = [
             factor(terms) * size for terms, size in zip(widest[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
@@ -131,33 +131,33 @@ class Twin:
 
     @property
     def noise(self) -> Array:
-        """(Q,) how far `evaluate` may be off: points that close to a tie are worth an exact look as well."""
+        """(Q,) bounds of the error of `evaluate`: points that are so near to a tie are worth an exact evaluation."""
         return 2 * self.error[-1][:, 0]
 
     @cached_property
     def rate(self) -> float:
-        """What a pass through all layers may lose, relative to the sizes of all terms; see `regions`."""
+        """A bound of the rounding error of a pass through all layers, relative to the sizes of all terms; see `regions`."""
         layers = layered(self.problem.network, "what asked for it").layers
         widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
         return 8 * factor(widest + 2 * len(layers) + 8)
 
     @cached_property
     def in_range(self) -> Booleans:
-        """(Q,) questions whose numbers all stay far from where float64 ends; of others no bound counts as a proof."""
+        """(Q,) True for questions whose numbers all stay far below float64's limits; for others no bound is a proof."""
         within = np.logical_and.reduce([(size <= LARGEST).all(axis=1) for size in self.magnitude])
         return np.asarray(np.broadcast_to(within, len(self.problem.batch)))
 
     def with_room(self) -> Twin:
-        """Return the twin whose intervals are so wide that whoever computes them in another order finds narrower ones."""
+        """Return the twin with wider intervals, so that the checker's, computed in another order, are narrower."""
         sizes = list(self.magnitude)
         for k, layer in enumerate(self.hidden):
-            if isinstance(layer, SmoothLayer):  # what squares are charged is no size of their pre-activations
+            if isinstance(layer, SmoothLayer):  # the magnitude of squares is no size of their pre-activations
                 sizes[k] = np.where(layer.squared, self.error[k] / factor(layer.weight.shape[1]), sizes[k])
         return replace(self, error=tuple(2 * self.rate * size + LEAST for size in sizes))
 
     @cached_property
     def alone(self) -> Twin:
-        """Return the twin of 2 B questions about single copies: of x, then of x', each as a pair of itself."""
+        """Return the twin of 2 B questions about single copies: of x, then of x', each as a pair with itself."""
         base, every = np.concatenate([self.base, self.base - self.shift]), np.tile(np.arange(len(self.problem.batch)), 2)
         error, form_error, magnitude = (
             tuple(size[every] for size in sizes) for sizes in (self.error, self.form_error, self.magnitude)
@@ -168,7 +168,7 @@ class Twin:
         )
 
     def evaluate(self, question: Integers, x: Array) -> Array:
-        """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""
+        """Return margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""
         clock.spend(2 * len(x) * sum(weight.size for weight in self.weights))
         a = self.base[question] + x @ self.weights[0].T
         pair = np.stack([a, a - self.shift[question]])
@@ -182,5 +182,5 @@ class Twin:
 
     @property
     def depth(self) -> int:
-        """Number of hidden layers."""
+        """The number of hidden layers."""
         return len(self.hidden)

@@ -1,7 +1,7 @@
-"""Between two thresholds nothing changes: raw variables in cells, and what every node of an ensemble asks in terms of them.
+"""Cells of raw variables, between neighbouring thresholds, where nothing changes; and the splits of an ensemble's nodes as cells.
 
-A number falls into one of the cells 0 ... k that k cuts leave, each cut the largest raw value that still goes left: cell c holds
-the values above c cuts. The cells of a one-hot variable are its categories, and a node about one of its columns is a set of them.
+k cuts divide the range of a number into cells 0 ... k. A cut is the largest raw value that goes left; cell c holds the values above
+c cuts. The cells of a one-hot variable are its categories, and a node about one of its columns is a set of them.
 Raw values are whole numbers, or float64 where a variable is real.
 """
 
@@ -18,17 +18,17 @@ from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 MOST_CATEGORIES = 64
-"""Of a one-hot variable: a set of them is one machine word."""
+"""The most categories of a one-hot variable: a set of them is one machine word."""
 HELD = 8
-"""Ensembles whose cells, stairs and joint trees are kept: one batch of rows after the other asks for the same ones."""
+"""Ensembles whose cells, stairs and joint trees are cached: successive batches of rows need the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeCells:
     """cuts: of each variable (V), sorted raw values; none for one-hot variables.
 
-    variable: (K,) of each node, -1 for a leaf.   last: (K,) the last cell that goes left, -1 for none, of nodes about numbers.
-    goes_left: (K,) the categories that go left, a bit each, of nodes about one-hot variables.
+    variable: (K,) of each node, -1 for a leaf.   last: (K,) for nodes about numbers, the last cell that goes left, -1 for none.
+    goes_left: (K,) for nodes about one-hot variables, the categories that go left, a bit each.
     """
 
     domain: Domain
@@ -39,7 +39,7 @@ class TreeCells:
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
-        """Raises ModelError for a one-hot variable with too many categories."""
+        """Return the cells. Raises ModelError for a one-hot variable with too many categories."""
         owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
         inner = ensemble.column >= 0
         variable = np.where(inner, owner[np.maximum(ensemble.column, 0)], -1)
@@ -66,11 +66,12 @@ class TreeCells:
         return cls(domain=domain, cuts=tuple(cuts), variable=variable, last=last, goes_left=goes_left)
 
     def count(self, v: int) -> int:
-        """Cells of a variable."""
+        """Return the number of cells of a variable."""
         return int(self.domain.width[v]) if self.domain.one_hot[v] else len(self.cuts[v]) + 1
 
     def of_boxes(self, lower: Array, upper: Array, *, above: Booleans | None = None) -> tuple[Integers, Integers]:
-        """The first and the last cells (B, V) of raw boxes lower, upper (B, V). above: (B, V) lower ends that are left out."""
+        """Return the first and the last cells (B, V) of raw boxes lower, upper (B, V). above: (B, V) lower ends that are left
+        out."""
         first, last = np.empty(lower.shape, dtype=np.int64), np.empty(lower.shape, dtype=np.int64)
         for v, cuts in enumerate(self.cuts):
             if self.domain.one_hot[v]:
@@ -83,14 +84,14 @@ class TreeCells:
         return first, last
 
     def within(self, cell: Integers, lower: Array, upper: Array) -> Array:
-        """Raw points (B, V) in given cells (B, V) and raw boxes that they meet: of each cell the largest value in the box."""
+        """Return raw points (B, V) in given cells (B, V) and raw boxes that they meet: the cell's largest value in the box."""
         raw = upper.copy()
         for v in range(len(self.cuts)):
             raw[:, v] = self.values(v, cell[:, v], lower[:, v], upper[:, v])
         return raw
 
     def values(self, v: int, cell: Integers, lower: Array, upper: Array) -> Array:
-        """The largest values of one variable in given cells, and in intervals that they meet; arrays that broadcast."""
+        """Return the largest values of one variable in given cells and in intervals that they meet; arrays broadcast."""
         if self.domain.one_hot[v]:
             return cell.astype(float)
         return np.asarray(np.clip(np.minimum(np.append(self.cuts[v], np.inf)[cell], upper), lower, upper))
@@ -98,12 +99,12 @@ class TreeCells:
 
 @lru_cache(maxsize=HELD)
 def cells_of(ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
-    """Return `TreeCells.of`, kept."""
+    """Return the result of `TreeCells.of`, cached."""
     return TreeCells.of(ensemble, domain)
 
 
 def _largest(domain: Domain, v: int, limit: Array) -> Array:
-    """The largest raw values (N,) of a number within its range whose column is at most `limit` (N,); below the range for none."""
+    """Return the largest raw values (N,) of a number, in its range, whose column is at most `limit` (N,); below it for none."""
     alone = domain.take(np.array([v]))
 
     def column(raw: Array) -> Array:
@@ -123,7 +124,7 @@ def _largest(domain: Domain, v: int, limit: Array) -> Array:
 
 
 def _keys(numbers: Array) -> Integers:
-    """The place of each float64 number among all of them, in order; both zeros have one place."""
+    """Return the rank of each float64 number among all of them; both zeros have the same rank."""
     bits = (numbers + 0.0).view(np.int64)
     return np.asarray(np.where(bits >= 0, bits, -(bits & np.int64(0x7FFFFFFFFFFFFFFF))))
 

@@ -1,8 +1,8 @@
-"""Tree ensembles of several classes with a decision made of their scores: maxima, or log-odds under softmax, which are no sums.
+"""Tree ensembles of several classes with a decision on their scores: maxima, or log-odds under softmax, which are no sums.
 
 A group S of classes has the margin  g = max of f in S - max of f outside,  or  g = log sum of e^f in S - log sum of e^f outside.
 With  d_ab = f_a - f_b,  a in S, b outside, a sum over the trees, bounds of all d_ab over a box bound g, and of all
-d_ab(x') - d_ab(x)  they bound  g(x') - g(x)  (`least_margins`): maxima and log-sums move by no more than what moves most.
+d_ab(x') - d_ab(x)  bound  g(x') - g(x)  (`least_margins`): maxima and log-sums change by no more than the largest change.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from encoders.decision import Favoured
 
 LOG_SUMS = 2.0**-44
-"""What log-sums of a few float64 numbers may lose, relative to 1 and to themselves: far more than they do."""
+"""Bound of the rounding error of log-sums of a few float64 numbers, relative to 1 and to themselves: far more than it is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ComparedTrees(Model):
-    """What `decision` makes of the scores of `undecided`: a margin for each of its groups of classes.
+    """The decision of `decision` on the scores of `undecided`: a margin for each of its groups of classes.
 
-    Maxima are exact where the scores are; log-odds under softmax have no exact values, but balls around them.
+    Maxima are exact if the scores are; log-odds under softmax have no exact values, but enclosing balls.
     """
 
     decision: Favoured
@@ -66,12 +66,12 @@ class ComparedTrees(Model):
 
     @property
     def sides(self) -> tuple[list[int], list[int]]:
-        """The classes of the only group, and all others."""
+        """The classes of the only group, and all other classes."""
         (group,) = self.decision.groups
         return list(group), [k for k in range(self.undecided.outputs) if k not in group]
 
     def forward(self, x: Numbers) -> Numbers:
-        """Margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds: there are none."""
+        """Return margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds."""
         found: Numbers = self._forward(x)
         return found
 
@@ -92,7 +92,7 @@ class ComparedTrees(Model):
         return scores[row, _largest(exactly, inside)] - scores[row, _largest(exactly, ~inside)]
 
     def _balls(self, x: Balls) -> Balls:
-        """Log-odds around rows of float32 numbers."""
+        """Return balls around the log-odds of rows of float32 numbers."""
         inputs = np.array([[float(v) for v in row] for row in x.rows()])
         found = []
         for row in self.undecided.forward(exact(inputs)).to_fractions().tolist():
@@ -103,11 +103,11 @@ class ComparedTrees(Model):
 
 
 def least_margins(least: Array, p: float, q: float, *, odds: bool) -> Array:
-    """Return numbers (...) at most  p g(x) + q g(x'),  from those at most  p d_ab(x) + q d_ab(x')  (..., a, b).
+    """Return lower bounds (...) of  p g(x) + q g(x'),  from lower bounds of  p d_ab(x) + q d_ab(x')  (..., a, b).
 
     One of p and q is 0 and the other 1 or -1, or they are 1 and -1. A group wins by the minimum over b of the maximum over a;
     under softmax log-sums take the places of both.
-    Sound? yes: log-sums are lowered by more than they round.   Complete? where x is one point and q is 0, but for that.
+    Sound? yes: log-sums are lowered by more than their rounding errors.   Complete? for a single point x and q = 0, up to these.
     """
     if (p, q) not in ((1, 0), (0, 1), (-1, 0), (0, -1), (-1, 1), (1, -1)):
         raise ValueError(f"({p:g}, {q:g}): expected the margin of one copy, or a difference of both")
@@ -121,6 +121,6 @@ def least_margins(least: Array, p: float, q: float, *, odds: bool) -> Array:
 
 
 def _largest(scores: Any, among: Any) -> Integers:
-    """(B, groups) which of the classes among (groups, m) has the largest of scores (B, m)."""
+    """Return (B, groups) the class with the largest of scores (B, m), among those of each group (groups, m)."""
     listed = [np.flatnonzero(one) for one in among]
     return np.array([[max(some, key=row.__getitem__) for some in listed] for row in scores], dtype=np.int64)

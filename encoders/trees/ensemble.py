@@ -1,7 +1,7 @@
-"""Tree ensembles as arrays: every node asks whether one column is at most a threshold, the leaves' values add up.
+"""Tree ensembles as arrays: every node compares one column with a threshold (<=), and the leaves' values are summed.
 
-All comparisons of ONNX are brought into one shape: x < t of float32 numbers is x <= t', t' the next float32 number below t; x > t
-and x >= t swap the two branches; x = t is two questions. Inputs and thresholds are float32 numbers, so nothing is rounded until the
+All comparisons of ONNX are brought into one form: x < t of float32 numbers is x <= t', t' the next float32 number below t; x > t
+and x >= t swap the two branches; x = t becomes two nodes. Inputs and thresholds are float32 numbers, so nothing is rounded until
 leaves' values are added: logits are exact sums of stored numbers, and only the sum differs in a float32 runtime.
 """
 
@@ -19,21 +19,21 @@ from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.network import Array, Booleans, Integers, Model, Numbers
 
 ROWS = 1 << 22
-"""Leaves looked up at once."""
+"""Leaves that are looked up at once."""
 UNIT, TIE = 2.0**-24, 2.0**-25
-"""TIE: a share of votes so near to a threshold is on it, as leaves hold votes by the number of trees, rounded to float32."""
+"""TIE: a share of votes this near to a threshold counts as on it, as leaves hold votes / trees, rounded to float32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TreeEnsemble(Model):
-    """T trees over n columns with K nodes in all, and what their leaves add to the m logits.
+    """T trees over n columns with K nodes in all, whose leaves' values add up to the m logits.
 
-    root: (T,) nodes.   column: (K,) the column that a node asks about, -1 for a leaf.
-    threshold: (K,) float32 numbers (as float64): a row goes to `left` (K,) where its column is at most that, else to `right` (K,);
-    a leaf has itself on both sides. Nodes may share what lies below them.
-    missing_left: (K,) whether a row whose column is NaN goes left.
-    value: (K, m) what a leaf adds; 0 for other nodes.   base: (m,) what is added to every row.
-    terms: numbers that a float32 runtime adds up for one logit, and operations on the sum; None: nothing is known about it.
+    root: (T,) nodes.   column: (K,) the column that a node splits, -1 for a leaf.
+    threshold: (K,) float32 numbers (as float64): a row goes to `left` (K,) if its column is at most that, else to `right` (K,);
+    a leaf has itself on both sides. Nodes may share subtrees.
+    missing_left: (K,) True if a row whose column is NaN goes left.
+    value: (K, m) of leaves, 0 for other nodes.   base: (m,) is added to every row.
+    terms: numbers that a float32 runtime adds up for one logit, and operations on the sum; None: unknown.
     columns: n.
     """
 
@@ -80,7 +80,7 @@ class TreeEnsemble(Model):
 
     @property
     def asking(self) -> int:
-        """Trees that ask something. A constant that is added, such as -1/2 to a share of votes, is a tree that asks nothing."""
+        """The number of trees with a split. A constant that is added, such as -1/2 to a share of votes, is a tree without one."""
         return int((self.column[self.root] >= 0).sum())
 
     @property
@@ -93,7 +93,7 @@ class TreeEnsemble(Model):
 
     @cached_property
     def depth(self) -> int:
-        """Questions on the longest way to a leaf. Raises ValueError where a way has no end."""
+        """The number of splits on the longest path to a leaf. Raises ValueError for a path without an end."""
         reached, depth = np.unique(self.root), 0
         while len(inner := reached[self.column[reached] >= 0]):
             reached, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
@@ -103,11 +103,11 @@ class TreeEnsemble(Model):
 
     @cached_property
     def _looked_up(self) -> tuple[Integers, Integers]:
-        """(K,) the column that a node asks, 0 for leaves; (2 K,) where a row goes on from each node, right and then left."""
+        """(K,) the column that a node splits, 0 for leaves; (2 K,) the next node of each node, right and then left."""
         return np.maximum(self.column, 0), np.stack([self.right, self.left], axis=1).ravel()
 
     def leaves(self, x: Array) -> Integers:
-        """The leaves (B, T) that rows x (B, n) of float64 numbers end in. Raises ValueError for another number of columns."""
+        """Return the leaves (B, T) of rows x (B, n) of float64 numbers. Raises ValueError for another number of columns."""
         if x.shape[1] != self.columns:
             raise ValueError(f"x has {x.shape[1]} columns; expected {self.columns}, those of the trees")
         found = np.empty((len(x), len(self.root)), dtype=np.int64)
@@ -116,7 +116,7 @@ class TreeEnsemble(Model):
             part = x[start : start + step]
             flat, row = part.ravel(), self.columns * np.arange(len(part))[:, None]
             node, missing = np.tile(self.root, (len(part), 1)), bool(np.isnan(flat).any())
-            for _ in range(self.depth):     # all indices exist; mode="clip" spares numpy a copy in which it would look for others
+            for _ in range(self.depth):     # all indices are valid; mode="clip" avoids a copy by which numpy checks them
                 value = flat.take(row + column.take(node, mode="clip"), mode="clip")
                 goes_left = value <= self.threshold.take(node, mode="clip")
                 if missing:
@@ -126,8 +126,8 @@ class TreeEnsemble(Model):
         return found
 
     def forward(self, x: Numbers) -> Numbers:
-        """Logits (B, m) of rows x (B, n): in float64, or exactly for `Dyadic` batches and arrays of fractions of float32 numbers:
-        nothing else is ever fed to the model.
+        """Return logits (B, m) of rows x (B, n): in float64, or exact for `Dyadic` batches and arrays of fractions. All inputs have
+        to be float32 numbers.
         """
         return cast(Numbers, self._forward(x))
 
@@ -154,7 +154,7 @@ class TreeEnsemble(Model):
 
     @cached_property
     def largest(self) -> Array:
-        """(m,) the largest sum of |values| that any row may add up for each logit, |base| included."""
+        """(m,) a bound of the sum of |values| of any row for each logit, |base| included."""
         size, order = np.abs(self.value), self.upwards
         for nodes in order:  # from the leaves up: the larger of both branches
             size[nodes] = np.maximum(size[self.left[nodes]], size[self.right[nodes]])
@@ -162,7 +162,7 @@ class TreeEnsemble(Model):
 
     @property
     def upwards(self) -> list[Integers]:
-        """Inner nodes in groups, each after all that lies below it."""
+        """Return inner nodes in groups, each after all nodes below it."""
         groups, reached = list[Integers](), np.unique(self.root)
         while len(inner := reached[self.column[reached] >= 0]):
             groups.append(inner)

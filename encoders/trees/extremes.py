@@ -26,9 +26,9 @@ from encoders.trees.stairs import searched
 
 INFINITE = float("inf")
 SCORES = 1 << 22
-"""Numbers held at a time to choose where boxes are cut."""
+"""Numbers in memory at once for the choice of cuts."""
 Signs = Literal["deployed", "strict"]
-"""Cuts count only where the sign of the margin is open: positive or not; or positive, 0 or negative."""
+"""Cuts have a score only where the sign of the margin is open: positive or not; or positive, 0 or negative."""
 MODES: dict[Signs | None, int] = {None: 0, "deployed": 1, "strict": 2}
 
 
@@ -36,8 +36,8 @@ MODES: dict[Signs | None, int] = {None: 0, "deployed": 1, "strict": 2}
 class TreeLines:
     """S lines of P pairs of copies. trees: of each pair.   cells: nodes about protected variables belong to variable -2.
 
-    rows: (S, 2).   compared: where margins are made of several classes, of which every pair has lines of its own, as every score of
-    a mean has.
+    rows: (S, 2).   compared: for margins of several classes, where every pair of classes has lines of its own, or of a mean, where
+    every score has.
     owner: (C,) the variable of each value after which a box can be cut.   at: (C,) these values, raw.
     """
 
@@ -53,7 +53,8 @@ class TreeLines:
         cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, protected: Integers, margin: Array,
         pairs: Sequence[tuple[Array, Array]], lines: Array,
     ) -> TreeLines:
-        """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
+        """Return the lines. pairs: two raw rows (V,) each, of which only protected entries are used.   lines: (S, 2).   margin:
+        (m,)."""
         compared, margins = None, [margin]
         if isinstance(model, MeanOfTrees):
             rows = np.concatenate([np.stack(pair) for pair in pairs])
@@ -84,10 +85,10 @@ class TreeLines:
         )
 
     def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
-        """Return lower bounds (B, P, S) over raw boxes (B, V), of a mean those (B, P, S m) of its scores; how much the best cut of
-        every variable counts (B, V), and where that is (B, V), NaN where nothing is asked. above: (B, V) lower ends left out.
+        """Return lower bounds (B, P, S) over raw boxes (B, V), for a mean those (B, P, S m) of its scores; the score of the best
+        cut of every variable (B, V), and its value (B, V), NaN without one. above: (B, V) lower ends left out.
 
-        undecided: cuts count only for the pairs whose sign is open by this rule: the lines are g and -g then, of no log-odds.
+        undecided: cuts have scores only for pairs whose sign is open by this rule; the lines have to be g and -g, of no log-odds.
         """
         step = max(1, SCORES // len(self.at))
         parts = [self._least(lower[i : i + step], upper[i : i + step], above[i : i + step], undecided)
@@ -119,7 +120,8 @@ class TreeLines:
         return np.stack(found, axis=1), score, at
 
     def _margins(self, least: Array) -> Array:
-        """Bounds (B, S) of lines of the margin, from those of pairs of classes (B, S, inside, outside); of a mean, (B, S m)."""
+        """Return bounds (B, S) of lines of the margin, from those of pairs of classes (B, S, inside, outside); for a mean (B, S
+        m)."""
         if self.compared is None:
             return least.reshape(len(least), -1)
         odds = self.compared.decision.odds
@@ -131,8 +133,8 @@ def pruned(
     j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
     at: Any, hot: Any, cells: Any, sets: Any, adds: Any, lines: Any, least: Any, waiting: Any,
 ) -> Any:
-    """Copy the tree at node j, without what the box at `at` cannot meet, to `top`; returns where it ends.   least: (S,) of its
-    leaves, filled."""
+    """Copy the tree at node j, without nodes that the box at `at` cannot meet, to `top`; returns the end of the copy.   least: (S,)
+    is filled with the least values of its leaves."""
     for s in range(lines):
         least[s] = INFINITE
     count, patch = 0, -1
@@ -177,8 +179,8 @@ def extremes(
     """Bound lines over N boxes from below (N, S).
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
-    inside, outside: classes on both sides of the margin, of each pair of which there is a line; 1 where the margin is a sum.
-    score: (N, start[V]), to which is added what every cut of a box counts, those of v from start[v] on.
+    inside, outside: numbers of classes on both sides of the margin, each pair of which has a line; 1 for a margin that is a sum.
+    score: (N, start[V]), to which the scores of all cuts are added, those of v from start[v] on.
     """
     count, trees, size = len(hot), len(root), len(variable)
     a_variable, a_cut, a_right, least_at = narrow(size), narrow(size), narrow(size), real(size * lines)

@@ -1,4 +1,4 @@
-"""How far a float32 runtime's logits of a tree ensemble may lie from the exact ones: only their sums are rounded."""
+"""Bounds of the float32 error of a tree ensemble's logits: only their sums are rounded."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from encoders.trees.ensemble import UNIT, TreeEnsemble
 
 
 def float32_errors(model: TreeEnsemble) -> Array:
-    """Return (m,) how far any float32 evaluation of a logit may lie from its exact value, in any order of the sum, for all rows.
+    """Return (m,) bounds of the error of any float32 evaluation of a logit, in any order of the sum, for all rows.
 
-    gamma_n times the sum of |values|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 4.2); 2^-120 a term for what
-    underflows. inf where nothing is known.
+    gamma_n times the sum of |values|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 4.2); 2^-120 a term for underflow.
+    inf if nothing is known.
     """
     n = model.terms
     if n is None or n * UNIT >= 0.5:

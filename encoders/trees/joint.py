@@ -25,19 +25,19 @@ from encoders.trees.compiled import compiled, held, narrow, room, whole
 from encoders.trees.ensemble import TreeEnsemble
 
 BITS = 51
-"""Of the sums: two fewer than a float64 number has."""
+"""Bits of the sums: two fewer than a float64 number has."""
 KEPT = 0.75
-"""Trees that have collapsed to this share of their nodes or less are kept as such; others are no faster, and would be held twice."""
+"""Collapsed trees are kept if they have at most this share of the nodes; otherwise they are no faster, and would be held twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Preorder:
-    """Trees as flat lists (`compiled`), every node before what is below it, its left branch next to it.
+    """Trees as flat lists (`compiled`), every node before those below it, its left branch next to it.
 
     variable: of each node, -1 for a leaf.   right: the right branch.   root: of each tree.
-    cut: the last cell that goes left; of a question about categories where its two sets stand in `sets`; of a leaf its number.
-    sets: of every question about categories, those that go left and those that go right, of those that the way to it leaves: a bit
-    each.   hot: (V,) 1 for variables of categories.   cells: (V,).
+    cut: the last cell that goes left; for a split of categories the position of its two sets in `sets`; for a leaf its number.
+    sets: for every split of categories, a bit for each that goes left, and a bit for each that goes right, of those that the path
+    to it leaves.   hot: (V,) 1 for variables of categories.   cells: (V,).
     """
 
     variable: Any
@@ -61,7 +61,7 @@ class JointTrees:
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
-        """z, z_prime: (K,) whether a node about a protected variable goes left at z and at z'; `cells.variable` is -2 there."""
+        """Return them. z, z_prime: (K,) True if a node of a protected variable goes left at z and at z'; `cells.variable` is -2."""
         hot = held(cells.domain.one_hot.astype(np.int64))
         count = np.array([cells.count(v) for v in range(len(cells.cuts))])
         variable, cut, right, root, sets, leaf1, leaf2 = _join(
@@ -77,15 +77,15 @@ class JointTrees:
         return replace(self, leaf1=self.leaf2, leaf2=self.leaf1, _worth={})
 
     def worth(self, margin: Array) -> Worth:
-        """What the leaves add to the margin  margin . logits  of both copies."""
+        """Return the leaves' contributions to the margin  margin . logits  of both copies."""
         key = margin.tobytes()
         if key not in self._worth:
             self._worth[key] = Worth(self, margin)
         return self._worth[key]
 
     def scores(self, count: int, lines: Array) -> list[list[tuple[Array, float]]]:
-        """What is added to lines (S, 2) of each of so many scores, [line][score]; behind these leaves may have as many numbers that
-        say how far the scores may be off (`trees.stairs`)."""
+        """Return contributions to lines (S, 2) of each of `count` scores, [line][score]. Leaves may have as many further numbers,
+        the errors of the scores (`trees.stairs`)."""
         worth = [self.worth(one) for one in np.eye(self.ensemble.outputs)]
         radius = worth[count:]
         return [[one.looser(float(p), float(q), radius[k]) if radius else one.rounded(float(p), float(q))
@@ -94,7 +94,7 @@ class JointTrees:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineTrees:
-    """Trees, and what their leaves add to S lines  p g + q g'.   adds: flat (L, S).   base: (S,) what every row gets."""
+    """Trees, and the contributions of their leaves to S lines  p g + q g'.   adds: flat (L, S).   base: (S,) of every row."""
 
     trees: Preorder
     adds: Any
@@ -102,7 +102,7 @@ class LineTrees:
 
 
 class Worth:
-    """What pairs of leaves add to a margin: one (L,), two (L,) of x and x', and how far these may be off."""
+    """The contributions of pairs of leaves to a margin: one (L,), two (L,) of x and x', each with bounds of its error."""
 
     def __init__(self, joint: JointTrees, margin: Array) -> None:
         self.joint = joint
@@ -117,23 +117,23 @@ class Worth:
 
     @property
     def noise(self) -> float:
-        """How far a sum of what leaves add may be off."""
+        """A bound of the error of a sum of leaves' contributions."""
         return float(2 * self.terms * self.step + 2.0**-48 * self.size)
 
     def rounded(self, p: float, q: float) -> tuple[Array, float]:
-        """What leaves (L,) add to p g + q g', rounded down, and what the base adds."""
+        """Return the contributions of leaves (L,) to p g + q g', rounded down, and that of the base."""
         leaves = _down(_row(p, q, self.one, self.two, self.same), self.step)
         base = _down(_row(p, q, self.base, self.base, np.ones(1, dtype=bool)), self.step)
         return leaves, float(base[0])
 
     def looser(self, p: float, q: float, radius: Worth) -> tuple[Array, float]:
-        """The same where values are off by as much as `radius` has: nothing where both copies take one leaf, and p = -q."""
+        """Return the same for values with errors up to `radius`; these cancel if both copies take one leaf and p = -q."""
         (leaves, base), (off, _) = self.rounded(p, q), radius.rounded(-abs(p), -abs(q))
         off = np.where(self.same, 0.0, off) if p + q == 0 else off
         return leaves + _down(off, self.step), base
 
     def lines(self, lines: Array) -> LineTrees:
-        """The trees of lines (S, 2), collapsed."""
+        """Return the trees of lines (S, 2), collapsed."""
         key = lines.tobytes()
         if key not in self._lines:
             self._lines[key] = line_trees(self.joint, [self.rounded(float(p), float(q)) for p, q in lines])
@@ -141,7 +141,7 @@ class Worth:
 
 
 def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineTrees:
-    """Trees collapsed for S lines, of each what leaves (L,) add to it, and what every row gets (`Worth.rounded`)."""
+    """Return the trees collapsed for S lines. every: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
     adds, trees = held(np.stack([leaves for leaves, _ in every], axis=1)), joint.trees
     variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
     if len(variable) <= KEPT * len(trees.variable):
@@ -158,7 +158,7 @@ def between(a: Any, b: Any) -> Any:
 @compiled
 def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, side: Any, hot: Any, low: Any, high: Any,
             some: Any) -> Any:
-    """The first node from here on that the box leaves open, or a leaf."""
+    """Return the first node from here on that the box does not decide, or a leaf."""
     while True:
         v = variable[node]
         if v == -1:
@@ -210,7 +210,7 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
                     break
                 waiting -= 1
                 at = 8 * waiting
-                while undo > wait[at + 2]:      # back to where the other branch began
+                while undo > wait[at + 2]:      # undo the restrictions below the other branch
                     undo -= 1
                     k = trail[4 * undo]
                     low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
@@ -248,9 +248,9 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
 
 @compiled
 def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines: Any) -> Any:
-    """The trees with one leaf in place of every subtree whose leaves add the same."""
+    """Return the trees with one leaf in place of every subtree whose leaves have equal contributions."""
     size = len(variable)
-    alike = narrow(size)    # a leaf that stands for all below a node, -1: there is none
+    alike = narrow(size)    # a leaf equal to all leaves below a node, -1: there is none
     for j in range(size - 1, -1, -1):
         if variable[j] == -1:
             alike[j] = cut[j]
@@ -288,7 +288,7 @@ def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines:
 
 
 def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:
-    """margin . values (N,) of values (N, m), and how far that may be off: 0 where it is exact."""
+    """Return margin . values (N,) for values (N, m), and bounds of the errors: 0 where it is exact."""
     used = np.flatnonzero(margin)
     total, error = np.zeros(len(values)), np.zeros(len(values))
     for k in used.tolist():
@@ -302,7 +302,7 @@ def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:
 
 
 def _row(p: float, q: float, one: tuple[Array, Array], two: tuple[Array, Array], same: Booleans) -> Array:
-    """Numbers at most p a + q b, the same where nothing was rounded; where a and b are one number, (p + q) a."""
+    """Return lower bounds of p a + q b, exact where nothing was rounded; where a and b are the same number, of (p + q) a."""
     (a, lost_a), (b, lost_b) = one, two
     x, y = p * a, q * b
     total = x + y
@@ -317,7 +317,7 @@ def _row(p: float, q: float, one: tuple[Array, Array], two: tuple[Array, Array],
 
 
 def _power(number: float) -> bool:
-    """Whether a number is 0 or a power of 2 with a sign: products with it are not rounded."""
+    """Return True for 0 and powers of 2 of either sign: products with them are not rounded."""
     return number == 0 or abs(np.frexp(number)[0]) == 0.5
 
 

@@ -1,17 +1,17 @@
-r"""Interventional Shapley values of a tree ensemble, exact: what each player adds to f(x) against rows of a background.
+r"""Exact interventional Shapley values of a tree ensemble: the contribution of each player to f(x) against background rows.
 
 A coalition S of players takes their columns from x and those of all others from a background row z; its worth is the mean of f over
 the background. A player owns some columns: one of a number, all of a one-hot block, so that no row is half of two categories.
 
     phi_i = sum over S without i of |S|! (P - |S| - 1)! / P! (v(S + i) - v(S)),        sum_i phi_i = f(x) - mean of f(z)
 
-f is a sum over leaves, and so is phi. On the way to a leaf with value w let C be the players whose questions z fails, and F those
-whose questions x fails. Some coalition reaches the leaf only where C and F are disjoint; then exactly those that hold all of C
-and none of F do. With u = |C| and v = |F| that is worth, by the value of such an AND of u + v players,
+f is a sum over leaves, and so is phi. On the path to a leaf with value w let C be the players with a split that z fails, and F
+those with a split that x fails. A coalition can reach the leaf only if C and F are disjoint; then exactly those that contain all of
+C and none of F do. With u = |C| and v = |F| the leaf contributes, by the value of such an AND of u + v players,
 
     + w (u - 1)! v! / (u + v)!  for every i of C,        - w u! (v - 1)! / (u + v)!  for every i of F.
 
-So of a background only the counts of its sets C matter, leaf by leaf, and of x the set F: one walk through each tree for all rows.
+So only the counts of the background's sets C matter, leaf by leaf, and the set F of x: one walk through each tree for all rows.
 Sound? a float64 evaluation, not a bound.  Complete? exact up to rounding: no sampling, and no assumption about how features
 depend on each other (path-dependent variants take the training rows of each node instead of a background).
 Reference: interventional Tree SHAP of Lundberg et al. 2020 ("From local explanations to global understanding with explainable AI
@@ -30,18 +30,18 @@ from encoders.trees.ensemble import TreeEnsemble
 
 Masks = npt.NDArray[np.unsignedinteger]
 PAIRS = 1 << 20
-"""Of sets F and C compared at once."""
+"""Pairs of sets F and C compared at once."""
 COUNTED = 12
-"""Players on a way up to which sets are counted in a table of all."""
+"""Up to so many players on a path, sets are counted in a table of all sets."""
 MOST = 64
-"""Players on one way: a set of them is one machine word."""
+"""The most players on one path: a set of them is one machine word."""
 
 
 def shapley_values(model: TreeEnsemble, margin: Array, owner: Integers, x: Array, background: Array) -> Array:
     """Return phi (B, P) of margin . logits at x (B, n) against background (R, n), R > 0.
 
-    margin: (m,).   owner: (n,) the player 0 ... P - 1 of each column.   Raises ValueError for shapes that do not fit, and where
-    more than MOST players are asked about on the way to one leaf.
+    margin: (m,).   owner: (n,) the player 0 ... P - 1 of each column.   Raises ValueError for shapes that do not fit, and for more
+    than MOST players on the path to one leaf.
     """
     if x.ndim != 2 or x.shape[1:] != (model.inputs,) or background.shape[1:] != x.shape[1:] or not len(background):
         raise ValueError(f"x {x.shape} and background {background.shape} do not fit {model.inputs} columns")
@@ -57,7 +57,7 @@ def shapley_values(model: TreeEnsemble, margin: Array, owner: Integers, x: Array
 
 
 class _LeafSums:
-    """All rows on their way through the trees: columns (n, B + R), those of x first; phi (P, B) grows."""
+    """A walk of all rows through the trees: columns (n, B + R), those of x first; phi (P, B) is summed up."""
 
     def __init__(self, model: TreeEnsemble, value: Array, owner: Integers, columns: Array, phi: Array) -> None:
         self.value, self.columns, self.phi, self.rows = value, columns, phi, phi.shape[1]
@@ -71,7 +71,7 @@ class _LeafSums:
         self.gain, self.loss = _weights(most)
 
     def tree(self, root: int) -> None:
-        """Add what the leaves of one tree are worth."""
+        """Add the contributions of the leaves of one tree."""
         open_ = [(root, np.zeros(self.columns.shape[1], dtype=self.kind), tuple[int, ...]())]
         while open_:
             node, failed, asked = open_.pop()
@@ -100,7 +100,8 @@ class _LeafSums:
                 self.phi[player] += one[at]
 
     def _worth(self, own: Masks, other: Masks, count: Array, players: int) -> Array:
-        """(D, K) what a leaf is worth to each of its players.   own: (K,) sets F.   other, count: (L,) sets C, how often."""
+        """Return (D, K) the contribution of a leaf to each of its players.   own: (K,) sets F.   other, count: (L,) sets C,
+        counted."""
         found = np.zeros((players, len(own)))
         held, fails = _bits(other, players), _bits(own, players)
         u, v = held.sum(axis=0), fails.sum(axis=0)
@@ -114,7 +115,7 @@ class _LeafSums:
 
 
 def _weights(most: int) -> tuple[Array, Array]:
-    """(u - 1)! v! / (u + v)! and u! (v - 1)! / (u + v)!, [u, v] each up to `most`; 0 where the factorial of -1 would stand."""
+    """Return (u - 1)! v! / (u + v)! and u! (v - 1)! / (u + v)!, at [u, v] each up to `most`; 0 instead of the factorial of -1."""
     gain, loss = np.zeros((most + 1, most + 1)), np.zeros((most + 1, most + 1))
     for u in range(most + 1):
         for v in range(most + 1 - u):
@@ -124,19 +125,19 @@ def _weights(most: int) -> tuple[Array, Array]:
 
 
 def _bits(sets: Masks, players: int) -> Integers:
-    """(D, K) which of the players are in each set."""
+    """Return (D, K) 1 for players that are in each set."""
     one = sets.dtype.type(1)
     return np.array([(sets >> sets.dtype.type(k)) & one for k in range(players)]).reshape(players, -1).astype(np.int64)
 
 
 def _distinct(sets: Masks, players: int) -> tuple[Masks, Integers]:
-    """The distinct sets (K,), and the place of each row's among them."""
+    """Return the distinct sets (K,), and the position of each row's set among them."""
     own, at, _ = _counted(sets, players)
     return own, at
 
 
 def _counted(sets: Masks, players: int) -> tuple[Masks, Integers, Integers]:
-    """The same, and how many rows have each."""
+    """Return the same, and the number of rows with each set."""
     if players > COUNTED:
         found, at, number = np.unique(sets, return_inverse=True, return_counts=True)
         return found, at, number

@@ -23,16 +23,16 @@ from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 
 VALUES, PARTS = 1 << 12, 1 << 10
-"""Whole numbers that have a leaf each, at most; and the parts of other ranges."""
+"""The most whole numbers that have a leaf each; and the number of parts of other ranges."""
 OF_A_BOX, OF_BOXES = 8, 1 << 14
-"""Parts of each box that is asked about, at most, and of all together."""
+"""The most parts of each question's box, and of all boxes together."""
 
 
 def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Array) -> TreeEnsemble:
-    """Return the trees of a mean's m sums; with linear functions 2 m numbers a leaf: these sums, and how far they may be off.
+    """Return the trees of a mean's m sums; with linear functions a leaf has 2 m numbers: these sums, and bounds of their errors.
 
     compared: (N, V) raw values at which copies differ, each of which gets a leaf; NaN where a variable does not differ.
-    boxes: lower and upper ends (Q, V) of raw boxes that are asked about, or nothing.
+    boxes: lower and upper ends (Q, V) of the questions' raw boxes, or nothing.
     """
     if not network.straight.any():
         return network.trees
@@ -48,7 +48,7 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
 
 
 def _between(whole: bool, *ends: Array) -> Array:
-    """Return the ends of boxes (Q,), lower and upper, and of equal parts of them; nothing where there are too many boxes."""
+    """Return the ends of boxes (Q,), lower and upper, and of equal parts of them; nothing if there are too many boxes."""
     if not ends:
         return np.empty(0)
     low, high = np.unique(np.stack(ends), axis=1)
@@ -82,13 +82,13 @@ def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, alone: tuple
 
 
 def _each(domain: Domain, v: int) -> bool:
-    """Return whether each value of a number has a leaf."""
+    """Return True if each value of a number has a leaf."""
     return bool(domain.integer[v] and domain.upper[v] - domain.lower[v] < VALUES)
 
 
 def _parts(domain: Domain, v: int, weight: Array, alone: Array) -> tuple[Array, Array]:
-    """Return where the K parts of a number end, in its column (K,); and of each  weight (m,) x column  in the middle, and how far
-    it is from that at the ends (K, 2 m).   alone: raw values that are parts by themselves."""
+    """Return the ends of the K parts of a number, in its column (K,); and for each part the value of  weight (m,) x column  in the
+    middle, and its distance from the ends' values (K, 2 m).   alone: raw values that are parts by themselves."""
     low, high = float(domain.lower[v]), float(domain.upper[v])
     if not np.isfinite([low, high]).all():
         raise ModelError("model", "has a linear function of a number without a range")
@@ -107,7 +107,7 @@ def _parts(domain: Domain, v: int, weight: Array, alone: Array) -> tuple[Array, 
 
 @dataclass(kw_only=True)
 class _Nodes:
-    """Trees in the making, behind so many nodes (`first`): of each node column, threshold and both branches, and its values."""
+    """Trees under construction, to be appended to `first` nodes: column, threshold, both branches and values of each node."""
 
     first: int
     root: list[int]
@@ -124,7 +124,7 @@ class _Nodes:
         self.nodes[number - self.first] = (*self.nodes[number - self.first][:2], left, right)
 
     def categories(self, column: int, value: Array) -> None:
-        """Add a tree that asks for one category after the other, of values (W, 2 m)."""
+        """Add a tree that splits off one category after the other, with values (W, 2 m)."""
         before = self._add(value[-1])
         for k in range(len(value) - 2, -1, -1):
             leaf, node = self._add(value[k]), self._add(0 * value[k], column + k, 0.5)

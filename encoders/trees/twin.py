@@ -1,7 +1,7 @@
-"""A twin problem about a tree ensemble made ready for searching: cells, the trees of both copies, bounds of rows over boxes.
+"""A twin problem about a tree ensemble, prepared for the search: cells, the trees of both copies, bounds of rows over boxes.
 
-Real boxes are half open here: of a variable that has been cut, the box above the cut leaves the cut itself out, which belongs to
-the box below it. So boxes on both sides of a threshold never share a branch.
+Real boxes are half open here: if a variable has been cut, the box above the cut leaves out the cut itself, which belongs to the box
+below it. So boxes on both sides of a threshold never share a branch.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from encoders.trees.stairs import searched
 from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-"""Rows are bounded by s (-l g + (1 - l) g') for these l: a row with another share of g by what its two neighbours show."""
+"""Rows are bounded by s (-l g + (1 - l) g') for these l; a row with another share of g by a mixture of its two neighbours."""
 STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
-"""What combining two bounds may lose, relative to the size of the margins."""
+"""Bound of the rounding error of combining two bounds, relative to the size of the margins."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +56,7 @@ class TreeTwin:
 
     @classmethod
     def of(cls, problem: TwinProblem) -> TreeTwin:
-        """Raises ModelError for shifted features that have a range: they are asked value by value."""
+        """Return the twin. Raises ModelError for shifted features with a range: they need a question for each value."""
         batch, domain, network = problem.batch, problem.domain, problem.network
         if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
             ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
@@ -65,7 +65,7 @@ class TreeTwin:
             compared = np.where(np.tile(_differs(batch), (2, 1)), rows, np.nan)
             ensemble = searched(network, domain, compared, batch.lower, batch.upper)
             size = network.size + float(network.steepness @ ensemble.largest[: network.trees.outputs])
-        elif isinstance(network, TreeEnsemble):     # as it decides, not as it was read
+        elif isinstance(network, TreeEnsemble):     # the model that decides, not the one that was read
             ensemble, size = network, float(np.abs(problem.margin) @ network.largest)
         else:
             raise TypeError(f"a tree ensemble is needed, not {type(network).__name__}")
@@ -83,31 +83,32 @@ class TreeTwin:
         )
 
     def worth(self, pair: int) -> Worth:
-        """The trees of both copies for a pair of protected values, with what their leaves add to the margins."""
+        """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""
         if pair not in self._worth:
             self._worth[pair] = self._joined(pair, *self._sides(pair))
         return self._worth[pair]
 
     def alone(self, pair: int) -> tuple[Worth, Worth]:
-        """The trees of each copy by itself, for a pair of protected values, with what their leaves add to its margin."""
+        """Return the trees of each copy by itself, for a pair of protected values, with their leaves' contributions to its
+        margin."""
         first, second = self._sides(pair)
         return self._joined(pair, first, first), self._joined(pair, second, second)
 
     def lines(self, pair: int, lines: Sequence[ScoreLine]) -> LineTrees:
-        """The trees of both copies for a pair of protected values, collapsed for differences of scores."""
+        """Return the trees of both copies for a pair of protected values, collapsed for differences of scores."""
         joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
         worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
         return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
 
     def copies(self, pair: int, lines: Array) -> LineTrees:
-        """The same for lines (C, 2) of both margins; of a mean, as `scores` has them."""
+        """Return the same for lines (C, 2) of both margins; for a mean, for those of `scores`."""
         network = self.problem.network
         return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.worth(pair).lines(lines)
 
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
-        """The trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m; and behind these
-        for the sum of each over the scores, times `steep` (m,)."""
+        """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed
+        by the sum of each line over the scores, times `steep` (m,)."""
         joint = self._joint(pair, *self._sides(pair))
         every = joint.scores(len(steep), lines)
         sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, mine, strict=True)), float(steep @ [base for _, base in mine]))
@@ -118,27 +119,27 @@ class TreeTwin:
         return self._joint(pair, first, second).worth(self.problem.margin)
 
     def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
-        """The trees in which nodes about what differs belong to variable -2."""
+        """Return the trees in which nodes of differing variables belong to variable -2."""
         return _join(self.ensemble, self.problem.domain, *(one.tobytes() for one in (self._asked(pair), first, second)))
 
     def _asked(self, pair: int) -> Booleans:
-        """Which nodes (K,) ask about what differs between the copies."""
+        """Return (K,) True for nodes that split a variable in which the copies differ."""
         differs = _differs(self.problem.batch.take(self.pairs[[pair]]))[0]
         return np.asarray(np.isin(self.cells.variable, np.flatnonzero(differs)))
 
     def _sides(self, pair: int) -> list[Booleans]:
-        """Which nodes about what differs (K,) go left, in both copies."""
+        """Return (K,) True for nodes of differing variables that go left, for both copies."""
         batch, ensemble = self.problem.batch.take(self.pairs[[pair]]), self.ensemble
         at, both = self._asked(pair), np.concatenate([batch.lower, batch.second(batch.lower)])
         return [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
 
     @property
     def noise(self) -> Array:
-        """(Q,) how far `evaluate` may be off."""
+        """(Q,) bounds of the error of `evaluate`."""
         return np.full(len(self.which), 2.0**-48 * (len(self.ensemble.root) + 2) * self.size)
 
     def evaluate(self, question: Integers, x: Array) -> Array:
-        """Margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
+        """Return margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
         batch, domain = self.problem.batch, self.problem.domain
         batch = batch.take(question)
         lower, differs = batch.lower, np.repeat(_differs(batch), domain.width, axis=1)
@@ -153,7 +154,7 @@ class TreeTwin:
         return found
 
     def boxes(self, question: Integers, lower: Array, upper: Array) -> tuple[Integers, Integers]:
-        """The first and last cells (N, V) of raw boxes lower, upper (N, v) of the moving variables."""
+        """Return the first and last cells (N, V) of raw boxes lower, upper (N, v) of the moving variables."""
         batch = self.problem.batch
         low, high = batch.lower[question], batch.upper[question]
         start = low[:, self.variables].copy()
@@ -165,8 +166,8 @@ class TreeTwin:
     def within(
         self, lower: Array, upper: Array, given: tuple[Integers, Integers], first: Integers, last: Integers
     ) -> tuple[Array, Array]:
-        """The parts (N, v), (N, v) of raw boxes lower, upper (N, v), of cells `given` (N, V) twice, that lie in cells first ...
-        last (N, V)."""
+        """Return the parts (N, v), (N, v) of raw boxes lower, upper (N, v) that lie in cells first ... last (N, V). given: the
+        first and last cells (N, V), (N, V) of the boxes."""
         lower, upper = lower.copy(), upper.copy()
         for k, v in enumerate(self.variables.tolist()):
             begun, ended = np.flatnonzero(first[:, v] > given[0][:, v]), np.flatnonzero(last[:, v] < given[1][:, v])
@@ -181,10 +182,10 @@ class TreeTwin:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowBounds:
-    """How rows (R, 2) and constants (R,) are bounded: lines (S, 2) that are looked up, and what each row takes of them (R, S).
+    """The bounds of rows (R, 2) with constants (R,): lines (S, 2) that are bounded, and their shares in each row (R, S).
 
-    room: (R,) what is taken off, relative to the margins' size: 0 where a row is a line, without a constant or alone (of several
-    rows whoever checks a proof combines those that it names).
+    room: (R,) taken off, relative to the margins' size: 0 if a row is a line, and has no constant or is the only row (if there are
+    several rows, the checker combines those that a proof names).
     """
 
     lines: Array
@@ -194,7 +195,7 @@ class RowBounds:
 
     @classmethod
     def of(cls, rows: Array, constants: Array) -> RowBounds:
-        """Take each row apart."""
+        """Write each row as a combination of lines."""
         signs = np.where(np.where(rows[:, 1] != 0, rows[:, 1], -rows[:, 0]) >= 0, 1.0, -1.0)
         size = np.abs(rows).sum(axis=1)
         share = np.divide(np.abs(rows[:, 0]), size, out=np.zeros(len(rows)), where=size > 0)
@@ -224,13 +225,13 @@ class RowBounds:
         return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=room)
 
     def charges(self, size: float) -> Array:
-        """(R,) what rows of the lines' bounds are lowered by, for margins of this size."""
+        """Return (R,) what is taken off the rows' bounds, for margins of this size."""
         return np.asarray((np.abs(self.shares).sum(axis=1) * size + np.abs(self.constants)) * self.room)
 
 
 @lru_cache(maxsize=HELD)
 def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
-    """Both copies' trees. asked: (K,) nodes about what differs between the copies; first, second: (K,) which of them go left."""
+    """Return both copies' trees. asked: (K,) True for nodes of differing variables; first, second: (K,) True if they go left."""
     if second < first:      # the same trees serve both orders
         return _join(ensemble, domain, asked, second, first).swapped
     differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
@@ -239,7 +240,7 @@ def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, se
 
 
 def _differs(batch: TwinBatch) -> Booleans:
-    """(Q, V) what differs between the copies of questions: protected variables, and those that are shifted."""
+    """Return (Q, V) True for variables in which a question's copies differ: protected ones, and those that are shifted."""
     shifted = np.zeros(batch.lower.shape, dtype=bool) if batch.offset is None else batch.offset != 0
     return np.asarray(batch.protected | shifted)
 
@@ -256,12 +257,12 @@ class ScoreLine:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClauseRows:
-    """A goal about what is decided among classes as rows of their scores. Its margin is g = max of f in S - max of f outside.
+    """A goal about decisions among classes as rows of their scores. Its margin is g = max of f in S - max of f outside.
 
-    At x let class b score most on the side that a row  p g(x) + q g(x')  takes away, at x' class b', on the other side there. Then
-    |p| (f_a - f_b)(x) + |q| (f_a' - f_b')(x')  is at most the row, for any a and a' of the sides that it adds: one clause for each
-    pair b, b', whose rows are those of the goal with every a, or a'; and of both copies with a = b' and a' = b, a line of one
-    difference of scores, of which common leaves leave nothing. A box is closed where every clause has a row that holds in it.
+    At x let b be the best class on the side that a row  p g(x) + q g(x')  subtracts, and b' at x', on the other side. Then
+    |p| (f_a - f_b)(x) + |q| (f_a' - f_b')(x')  is at most the row, for any a and a' of the sides that it adds. So there is a clause
+    for each pair b, b', with the rows of the goal for every a, or a'; rows of both copies have a = b' and a' = b, and are lines of
+    one difference of scores, in which common leaves cancel. A box is closed if every clause has a row that holds in it.
     Sound? yes.   Complete? within one cell of all trees, where the rows of single copies are the goal's own.
 
     lines: S.   line: (R,) of each row.   clause: (R,) ascending.   strict: (R,).
@@ -274,7 +275,7 @@ class ClauseRows:
 
     @classmethod
     def of(cls, goal: Goal, network: ComparedTrees, margin: Array) -> ClauseRows:
-        """Raises ModelError for goals that are not about decisions."""
+        """Return the rows. Raises ModelError for goals that are not about decisions."""
         (k,) = np.flatnonzero(margin)
         inside = np.isin(np.arange(network.undecided.outputs), network.decision.groups[int(k)])
         sides = np.flatnonzero(inside).tolist(), np.flatnonzero(~inside).tolist()
@@ -296,8 +297,8 @@ class ClauseRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanRows:
-    """A goal about a mean p of functions of scores that each grow with theirs, as rows of three lines: p at x and at x', each with
-    the sign that the goal's rows give it, and p(x') - p(x), or its negative, which is bounded better than by the sum of these.
+    """A goal about a mean p of increasing functions of scores, as rows of three lines: p at x and at x', each with its sign in the
+    goal's rows, and p(x') - p(x), or its negative, which has better bounds than the sum of the two.
 
     lines: (3, 2) of every score and of p.   row: (R,) of the goal.   shares: (R, 3).   constants, strict: (R,).
     """
@@ -310,7 +311,7 @@ class MeanRows:
 
     @classmethod
     def of(cls, goal: Goal, network: MeanOfTrees, margin: Array) -> MeanRows:
-        """Raises ModelError for goals with rows of other signs."""
+        """Return the rows. Raises ModelError for goals with rows of other signs."""
         sign = float(margin[0]) * (-1.0 if network.below else 1.0)
         rows = goal.rows * sign
         signs = [{float(np.sign(v)) for v in column if v} or {0.0} for column in rows.T]
@@ -330,7 +331,7 @@ class MeanRows:
 def odds_lines(network: ComparedTrees, *, rise: bool) -> tuple[ScoreLine, ...]:
     """Return the lines that bound a gap between two probabilities, for a fall from x to x' (a rise: the other way round).
 
-    Of every pair of classes a of the group and b outside, d = f_a - f_b:  -d(x),  d(x')  and  d(x') - d(x)  from below, which give
+    For every pair of classes a of the group and b outside, d = f_a - f_b:  -d(x),  d(x')  and  d(x') - d(x)  from below, which give
     the largest g(x), the least g(x') and the largest  g(x) - g(x')  (`encoders.trees.compared.least_margins`).
     """
     pairs = list(product(*network.sides))

@@ -159,7 +159,7 @@ def robustness_problem(
 
 
 def decided_problem(network: Model, schema: Schema, lower: Array, upper: Array, classes: tuple[int, int]) -> TwinProblem:
-    """Return the problem: classes[0] wins over classes[1] in all of the raw boxes lower, upper (B, V). Ties go to the lower class."""
+    """Return the problem: classes[0] wins over classes[1] on all of the raw boxes lower, upper (B, V), ties by the lower index."""
     batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
     goal = Goal(rows=np.array([[1.0, 0.0]]), strict=classes[0] > classes[1])
     return TwinProblem(network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(goal,))

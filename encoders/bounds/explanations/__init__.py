@@ -1,1 +1,1 @@
-"""Bounds of integrated gradients, and of how far two explanations can differ."""
+"""Bounds of integrated gradients, and of the difference of two explanations."""

@@ -1,4 +1,4 @@
-r"""How far two explanations can point apart when both people move: what each can be, and the CEC score of any two of them.
+r"""Bounds of the angle between two explanations when both people move: enclosures of each, and the CEC score of any two of them.
 
 IG(x; b) = (x - b) * G(x) coordinate by coordinate, with G in a zonotope of `gradient`; with x_j - b_j in d_j +- r_j,
 
@@ -17,10 +17,10 @@ positive where R < |c|. Multiplied out, in both cases
     g.g~ - kappa |g| |g~|  >=  F = c.c~ - kappa |c| |c~|  +  e.(c~ - kappa lambda c)  +  e~.(c - kappa c~ / lambda)  -  quad,
     quad = R R~ + kappa (lambda R^2 + R~^2 / lambda) / 2  for kappa >= 0,      (1 - kappa) R R~  otherwise,
 
-and the linear terms are at least  -sum_l |v_l.(c~ - kappa lambda c)| - |rest| |...|,  likewise for e~. What only lengthens an
-explanation, or turns it at a right angle to the plane of both, costs nothing to first order: two cones of half-angles arcsin(R
-/ |c|) would be three to five times as wide. Any kappa with F >= 0 is a proof, however it was found; the largest one is looked
-for.
+and the linear terms are at least  -sum_l |v_l.(c~ - kappa lambda c)| - |rest| |...|,  likewise for e~. Changes that only lengthen
+an explanation, or turn it at a right angle to the plane of both, cost nothing to first order: two cones of half-angles arcsin(R /
+|c|) would be three to five times as wide. Any kappa with F >= 0 is a proof, however it was found; the search is for the largest
+one.
 
 The score. With u = g / |g| and t = |g| / (|g| + eps), t <= t~ say, |u - u~| = sqrt(2 - 2 u.u~), and
 
@@ -59,7 +59,7 @@ class Attributions:
     """B enclosures of attributions.
 
     centre: c (B, n_0).   generator: v (L, n_0), those of box k from start[k] to start[k + 1].   rest, radius: (B,) norms of what is
-    left over, and of everything around the centre (R).   length: (B,) what the norms of the attributions are at least (L).
+    left over, and of everything around the centre (R).   length: (B,) lower bounds of the norms of the attributions (L).
     """
 
     centre: Array
@@ -77,7 +77,7 @@ class Attributions:
 
 
 def attributions(zonotopes: Zonotopes, baseline: Array, low: Array, high: Array) -> Attributions:
-    """Enclosures of IG(x; baseline) over all x in [low, high], all (B, n_0), from the zonotopes of their gradients.
+    """Return enclosures of IG(x; baseline) over all x in [low, high], all (B, n_0), from the zonotopes of their gradients.
 
     Sound? yes, see the module.  Complete? no.
     """
@@ -98,7 +98,7 @@ def attributions(zonotopes: Zonotopes, baseline: Array, low: Array, high: Array)
 
 
 def score_bound(first: Attributions, i: int, second: Attributions, j: int, epsilon: float) -> float:
-    """Upper bound of the CEC score, with `epsilon` in the norms, between any two attributions of enclosures i and j.
+    """Return an upper bound of the CEC score, with `epsilon` in the norms, between any two attributions of enclosures i and j.
 
     Sound? yes, see the module.  Complete? no.
     """
@@ -112,7 +112,7 @@ def score_bound(first: Attributions, i: int, second: Attributions, j: int, epsil
 
 
 def _cosine(first: Attributions, i: int, second: Attributions, j: int) -> float:
-    """The largest kappa tried with F >= 0, -1 where there is none."""
+    """Return the largest kappa tried with F >= 0, -1 if there is none."""
     c, c2, v, v2 = first.centre[i], second.centre[j], first.generators(i), second.generators(j)
     norm, norm2 = float(np.linalg.norm(c)), float(np.linalg.norm(c2))
     ratio = norm2 / norm
@@ -141,7 +141,7 @@ def _cosine(first: Attributions, i: int, second: Attributions, j: int) -> float:
 
 
 def _multiplied(centre: Array, generator: Array, error: Array, d: Array, reach: Array) -> tuple[Array, Array, Array]:
-    """c (n,), generators v (L, n) and the box (n,) of what is left over."""
+    """Return c (n,), generators v (L, n) and the box (n,) of the remainder."""
     size = np.abs(d) + reach
     total = np.abs(centre) + np.abs(generator).sum(axis=0) + error
     generous = 1 + factor(len(generator))
@@ -159,7 +159,7 @@ def _multiplied(centre: Array, generator: Array, error: Array, d: Array, reach: 
 
 
 def _norms(c: Array, v: Array, rest: Array) -> tuple[float, float, float]:
-    """|rest|, R and L."""
+    """Return |rest|, R and L."""
     outside = float(np.linalg.norm(rest)) * (1 + factor(len(c)))
     hull = np.abs(v).sum(axis=0)
     lost = 2 * factor(len(c) + len(v) ** 2) * float(hull @ hull) + TINY

@@ -1,4 +1,4 @@
-r"""The gradient along all paths from a baseline into a box: bounds of its integral, from which neurons can switch, and when.
+r"""Bounds of the integrated gradient along all paths from a baseline into a box, from the neurons that can switch, and when.
 
 For a margin f = c . logits and all x of a box [low, high], bounded is  G(x) = \int_0^1 grad f(b + alpha (x - b)) dalpha,  as a
 *zonotope*  { centre + sum_l xi_l generator_l : |xi_l| <= 1 }  in the input space.
@@ -6,17 +6,17 @@ For a margin f = c . logits and all x of a box [low, high], bounded is  G(x) = \
 Method. [0, 1] is cut into slices of equal length T. On a slice, z = b + alpha (m - b) + eta with m the middle of the box and
 |eta| <= alpha r: an affine image of a box in (alpha, eta). Linear forms of every pre-activation over it (those of `linear`:
 exact in the first layer, ReLUs relaxed above it) say at which alpha a neuron is surely on, surely off, or neither. So the mask
-d_k(alpha) in [s, 1] of a neuron (s its slope) is known but for a time: its mean over the slice lies within rho of a number d^c,
-its values in [lo, hi], and the mean of |d - d^c| is at most kappa, for |.| lies under its chord over [lo, hi]. With
+d_k(alpha) in [s, 1] of a neuron (s its slope) is known except for some time: its mean over the slice lies within rho of a number
+d^c, its values in [lo, hi], and the mean of |d - d^c| is at most kappa, as |.| lies under its chord over [lo, hi]. With
 D_k = D_k^c + E_k,  h_k = W_{k+1}^T D_{k+1} h_{k+1}  and  P_k = W_1^T D_1^c W_2^T ... D_{k-1}^c W_k^T
 
     grad f = P_{N-1} D_{N-1}^c h_{N-1} + sum_k P_k E_k h_k              (telescoping; exact)
     | \int e_i h_i | <= T (rho_i |h_i^c| + kappa_i rad h_i),    rad h_k = |W_{k+1}|^T (hi rad h_{k+1} + max|e| |h_{k+1}^c|).
 
-Each neuron and slice gives one generator along its column of P_k: what it does to all inputs at once stays coupled. In the first
+Each neuron and slice gives one generator along its column of P_k, so that its effects on all inputs stay coupled. In the first
 layer these columns are W_1, so that a neuron's slices are added up. With one hidden layer the only loss is the slices' hull of
 eta; in general the loss is of second order in the slices' length, and vanishes with it for a single point x.
-A neuron at 0 may have either slope: bounds hold whatever one calls the gradient there.
+A neuron at 0 may have either slope: bounds hold for any choice of the gradient there.
 
 Sound? yes, outward-rounded.  Complete? no.
 Rounding (terms of `rounding`). E_k = factor F_k moves every form outwards: with one factor for all layers, E_k >= 8 |W_k| E_{k-1}
@@ -47,8 +47,8 @@ TIME = 2.0**-48
 class Zonotopes:
     """One zonotope for each of B boxes.
 
-    centre (B, n_0).  generator (L, n_0) of box owner (L,), in increasing order of boxes.  error (B, n_0): what rounding adds to it,
-    coordinate by coordinate.   lower, upper (B,): of the margin over the box.
+    centre (B, n_0).  generator (L, n_0) of box owner (L,), in increasing order of boxes.  error (B, n_0): bounds of the rounding
+    error of each coordinate.   lower, upper (B,): of the margin over the box.
     """
 
     centre: Array
@@ -61,7 +61,7 @@ class Zonotopes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Masks:
-    """What a slice knows of the masks of one layer, (S, n) each: d^c, [lo, hi], and bounds rho, kappa and `most` of |mean of e|,
+    """Bounds of the masks of one layer on S slices, (S, n) each: d^c, [lo, hi], and bounds rho, kappa and `most` of |mean of e|,
     mean of |e| and |e|, e = d - d^c."""
 
     centre: Array
@@ -72,7 +72,8 @@ class Masks:
 
     @classmethod
     def of(cls, on: Array, off: Array, slope: Array) -> Masks:
-        """From the shares of a slice (S, n) on which a neuron is surely on, and surely off; 1 means all of it, exactly."""
+        """Return the masks from the shares of a slice (S, n) on which a neuron is surely on, and surely off; 1: exactly all of
+        it."""
         rest = 1 - slope
         least = np.where(on >= 1, 1.0, np.where(off >= 1, 0.0, np.maximum(on - TIME, 0.0)))
         most = np.where(off >= 1, 0.0, np.where(on >= 1, 1.0, np.minimum(1 - off + TIME, 1.0)))
@@ -98,15 +99,16 @@ class _Paths:
 
     @classmethod
     def of(cls, baseline: Array, low: Array, high: Array, slices: int) -> _Paths:
-        """The last slice of each box is its end alpha = 1, of no length: there the margin is bounded."""
+        """Return the paths. The last slice of each box is its end alpha = 1, of length 0: there the margin is bounded."""
         start, length = np.append(np.arange(slices) / slices, 1.0), np.append(np.full(slices, 1 / slices), 0.0)
         return cls(baseline=baseline, low=low, high=high, start=start, length=length)
 
 
 def gradient_zonotopes(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> Zonotopes:
-    """Enclosures of the mean gradient of margin . logits along the paths from baseline (B, n_0) to any x in [low, high] (B, n_0).
+    """Return enclosures of the mean gradient of margin . logits on the paths from baseline (B, n_0) to any x in [low, high] (B,
+    n_0).
 
-    margin: (n_N,).   slices: number of slices, a power of two (so that their ends are floats).   ValueError where it is not.
+    margin: (n_N,).   slices: number of slices, a power of two (so that their ends are floats). Raises ValueError for others.
     Sound? yes, see the module.  Complete? no.
     """
     if slices < 1 or slices & (slices - 1):
@@ -125,14 +127,14 @@ def _zonotopes(network: Network, margin: Array, paths: _Paths) -> Zonotopes:
 
 
 def _with_margin(network: Network, margin: Array) -> tuple[Layer, ...]:
-    """The layers, the last one folded into the margin's one row (off by one rounding a term, which all errors allow for)."""
+    """Return the layers, the last one folded into the margin's one row (with one rounding a term, which all errors cover)."""
     last = network.layers[-1]
     row = Layer(weight=(margin @ last.weight)[None, :], bias=(margin @ last.bias)[None], slope=np.ones(1))
     return (*network.layers[:-1], row)
 
 
 def _error(layers: tuple[Layer, ...], margin: Array, network: Network, slices: int) -> Array:
-    """16 N^2 factor(all terms) M_0, (n_0,)."""
+    """Return 16 N^2 factor(all terms) M_0, (n_0,)."""
     size = np.abs(margin) @ np.abs(network.layers[-1].weight) + TINY
     for layer in reversed(layers[:-1]):
         size = size @ np.abs(layer.weight) + TINY
@@ -141,7 +143,7 @@ def _error(layers: tuple[Layer, ...], margin: Array, network: Network, slices: i
 
 
 def _forward(network: Network, margin: Array, layers: tuple[Layer, ...], paths: _Paths) -> tuple[list[Masks], Array, Array]:
-    """The masks of the hidden layers on every slice of every box (box-major), and bounds (S,) of the margin there."""
+    """Return the masks of the hidden layers on every slice of every box (box-major), and bounds (S,) of the margin there."""
     baseline, low, high, count = paths.baseline, paths.low, paths.high, len(paths.start)
     middle = low + (high - low) / 2
     radius = np.nextafter(np.maximum(high - middle, middle - low), np.inf) * (high > low)
@@ -160,7 +162,7 @@ def _forward(network: Network, margin: Array, layers: tuple[Layer, ...], paths: 
         y = activation(lower, below.slope), activation(upper, below.slope)
         forms = forms.between(relu_lines(lower, upper).leaky(below.slope)).image(layer.weight, np.abs(layer.weight), layer.bias)
         weight, bias = layer.weight, layer.bias
-        if k == len(layers) - 1:  # magnitudes before the rows of the logits were folded
+        if k == len(layers) - 1:  # magnitudes from before the logits' rows were folded
             weight, bias = np.abs(margin) @ np.abs(last.weight), np.abs(margin) @ np.abs(last.bias)
             weight, bias = weight[None, :], bias[None]
         interval_size, form_size = magnitude(weight, bias, interval_size), magnitude(weight, bias, 8 * form_size)
@@ -172,12 +174,12 @@ def _forward(network: Network, margin: Array, layers: tuple[Layer, ...], paths: 
 
 
 def _rounded(value: Array, error: Array, count: int, sign: int) -> Array:
-    """Values (S, n) moved outwards by the error (B, n) of their boxes."""
+    """Return values (S, n) moved outwards by the error (B, n) of their boxes."""
     return np.asarray(value + sign * np.repeat(error, count, axis=0))
 
 
 def _first_forms(layer: Layer, paths: _Paths, middle: Array, radius: Array, moving: Integers) -> Forms:
-    """The exact form (n_1, S, d + 2) of the first layer: coefficients of the moving inputs, of the time, and the constant."""
+    """Return the exact form (n_1, S, d + 2) of the first layer: coefficients of moving inputs, of the time, and the constant."""
     baseline, start, length = paths.baseline, paths.start, paths.length
     boxes, count, d = len(middle), len(start), len(moving)
     at_baseline, rise = baseline @ layer.weight.T + layer.bias, (middle - baseline) @ layer.weight.T
@@ -191,7 +193,7 @@ def _first_forms(layer: Layer, paths: _Paths, middle: Array, radius: Array, movi
 
 
 def _masks(forms: Forms, error: Array, lower: Array, upper: Array, slope: Array) -> Masks:
-    """Masks (S, n) from the forms, (lower, upper) bounds and rounding error (S, n) of the pre-activations."""
+    """Return masks (S, n) from the forms, (lower, upper) bounds and rounding errors (S, n) of the pre-activations."""
     least = forms.lower[:, :, -1] - np.abs(forms.lower[:, :, :-2]).sum(axis=2)
     most = forms.upper[:, :, -1] + np.abs(forms.upper[:, :, :-2]).sum(axis=2)
     on = _share(least.T - error, forms.lower[:, :, -2].T)
@@ -200,7 +202,7 @@ def _masks(forms: Forms, error: Array, lower: Array, upper: Array, slope: Array)
 
 
 def _share(constant: Array, slope: Array) -> Array:
-    """Share of t in [-1, 1] with constant + slope t > 0; 0 where that is not certain."""
+    """Return the share of t in [-1, 1] with constant + slope t > 0; 0 where that is not certain."""
     root = np.divide(-constant, slope, out=np.zeros_like(slope), where=slope != 0)
     share = np.where(slope > 0, 1 - root, 1 + root) / 2
     share = np.where(slope == 0, (constant > 0).astype(float), np.clip(share, 0.0, 1.0))
@@ -208,7 +210,7 @@ def _share(constant: Array, slope: Array) -> Array:
 
 
 def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxes: int) -> tuple[Array, Array, Integers]:
-    """Centres (B, n_0) of the zonotopes, their generators (L, n_0), and the box of each generator (L,)."""
+    """Return centres (B, n_0) of the zonotopes, their generators (L, n_0), and the box of each generator (L,)."""
     slices, hidden = len(length), len(layers) - 1
     per_box = slices // boxes
     h = np.broadcast_to(layers[-1].weight, (slices, layers[-1].weight.shape[1]))
@@ -238,7 +240,7 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
 
 
 def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, at: Integers, neuron: Integers) -> Array:
-    """Columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `at`."""
+    """Return columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `at`."""
     row = layers[k].weight[neuron]
     clock.spend(len(at) * sum(layer.weight.size for layer in layers[:k]))
     for below in range(k - 1, -1, -1):

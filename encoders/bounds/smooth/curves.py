@@ -1,6 +1,6 @@
 """Intervals and lines around smooth neurons: of one copy, of the difference of both, and under both as one function in layer 1.
 
-Those of other curves than tanh and sigmoid are in `shapes`, and are put beside them here.
+Curves other than tanh and sigmoid are bounded in `shapes`; the results are combined here.
 
 Intervals. T is monotone, so the ends of a give the ends of y. For d = y - y' = p (T(t) - T(t')), t = q a, three enclosures are
 intersected:
@@ -20,7 +20,7 @@ gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. Tha
 
 Slopes and touching points are chosen as by CROWN (Zhang et al., NeurIPS 2018, section 3.2): the chord where T is convex, the
 tangent at the middle where it is concave, else the tangent through the other end. Lines below T are those above, mirrored: T is
-odd. Whoever re-proves a leaf chooses them alike, in code of their own: the standard relaxation of docs/concepts/smooth.md.
+odd. The checker makes the same choices, by its own code: the standard relaxation of docs/concepts/smooth.md.
 
 Differences: y - y' = T'(xi) (a - a') p q with T' between two numbers D, D' over both copies' intervals, so it lies between the
 lines D Delta and D' Delta; the chord of their larger one is a line above, of their smaller one a line below (for a ReLU D = 0,
@@ -28,12 +28,12 @@ D' = 1: `relu`).
 
 First layer: h(t) = P T(t) + P' T(t - sigma) on [l, u], sigma constant. For any m, h - m t on a cell of width w is at least its
 smaller end less  w^2 / 8 max |h''|, and |T''| <= min(0.77, 2 T'), |T'''| <= min(2, 4 T'), so with tau what P and P' have in common
-with opposite signs  |h''| <= |tau| |sigma| max|T'''| + (|P - tau| + |P' + tau|) max|T''|. What is shared costs less the nearer
-the copies are: this is what keeps them together. m is the slope of the hull of h at the CELLS + 1 ends, over the middle. Where the
-two copies' own lines come out higher at the middle (on wide intervals), those are taken.
+with opposite signs  |h''| <= |tau| |sigma| max|T'''| + (|P - tau| + |P' + tau|) max|T''|. The shared part costs less the nearer the
+copies are, so that their difference stays tight. m is the slope of the hull of h at the CELLS + 1 ends, over the middle. If the two
+copies' own lines are higher at the middle (on wide intervals), those are used.
 
-Sound? yes: T and T' are enclosed by `tanh`, intervals and intercepts are rounded outwards here, and `rounding` pays for
-what follows.  Complete? no.
+Sound? yes: T and T' are enclosed by `tanh`, intervals and intercepts are rounded outwards here, and `rounding` covers later
+operations.  Complete? no.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TOUCHES = 2
 
 
 def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
-    """Lines in a around y for a in [lower, upper] (..., m)."""
+    """Return lines in a around y for a in [lower, upper] (..., m)."""
     index, q, p, c = smooth(layer)
     out = relu_lines(lower, upper).leaky(layer.bend)
     if len(index):
@@ -72,7 +72,7 @@ def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
 
 
 def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
-    """Lines in Delta = a - a' around y - y'."""
+    """Return lines in Delta = a - a' around y - y'."""
     index, q, p, _ = smooth(layer)
     out = relu_difference_lines(below).leaky(layer.bend)
     if len(index):
@@ -87,34 +87,34 @@ def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
 
 
 def _around(least: Array, most: Array, factor: Array | float, low: Array, high: Array) -> tuple[Array, ...]:
-    """Lines around factor times what lies between least Delta and most Delta, in the order of the fields."""
+    """Return lines around factor times all values between least Delta and most Delta, in the order of the fields."""
     up_slope, up_constant = _chord_above(least, most, low, high)
     low_slope, mirrored = _chord_above(least, most, -high, -low)  # D Delta is odd in Delta
     return factor * low_slope, -factor * mirrored, factor * up_slope, factor * up_constant
 
 
 def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Lines:
-    """The lines of the neurons that bend, with those of the smooth ones, in the order of the fields, put in their places."""
+    """Return the lines of piecewise-linear neurons, with those of smooth ones (in the order of the fields) put in their places."""
     for field, curve in zip(fields(straight), curves, strict=True):
         getattr(straight, field.name)[..., index] = curve
     return straight
 
 
 def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """A line above  max(least Delta, most Delta)  for Delta in [low, high], where least <= most: convex, so ends suffice."""
+    """Return a line above  max(least Delta, most Delta)  for Delta in [low, high], least <= most: convex, so ends suffice."""
     at_low = np.where(low >= 0, most, least) * low
     at_high = np.where(high >= 0, most, least) * high
     width = high - low
     slope = np.divide(at_high - at_low, width, out=np.array(most), where=(low < 0) & (high > 0) & (width > 0))
     slope = np.where(high <= 0, least, np.clip(slope, least, most))
     constant = np.maximum(at_low - slope * low, at_high - slope * high)
-    # Where one line does, it goes through 0 exactly; else three roundings. An end that is NaN has to show.
+    # If one line suffices, it goes through 0 exactly; else there are three roundings. A NaN end stays NaN.
     single = (low >= 0) | (high <= 0)
     return slope, np.where(single, 0.0, constant + 4 * UNIT * (np.abs(at_low) + np.abs(at_high)) + TINY)
 
 
 def line_above(low: Array, high: Array) -> tuple[Array, Array]:
-    """(slope, intercept) of a line above T on [low, high], slope in [0, 1]."""
+    """Return (slope, intercept) of a line above T on [low, high], slope in [0, 1]."""
     at_low, at_high = tanh(low), tanh(high)
     width = high - low
     chord = np.divide(at_high - at_low, width, out=np.zeros_like(width), where=(width > 0) & np.isfinite(width))
@@ -129,7 +129,7 @@ def line_above(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _touching(low: Array, high: Array) -> Array:
-    """About where the line through (low, T(low)), low < 0, touches T on [0, high]; at most `high`. Only a choice.
+    """Return about where the line through (low, T(low)), low < 0, touches T on [0, high]; at most `high`. Any point is sound.
 
     There the chord from low is steepest and T' is its slope, 1 - T^2: quadratic convergence, from -low / 2, which lies beyond.
     """
@@ -141,7 +141,7 @@ def _touching(low: Array, high: Array) -> Array:
 
 
 def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
-    """A number above  T(t) - slope t  throughout [low, high], whatever slope in [0, 1] and touch in [0, 20]: see the module."""
+    """Return a bound above  T(t) - slope t  on [low, high], for any slope in [0, 1] and touch in [0, 20]: see the module."""
     none = np.full_like(slope, -np.inf)
     least, most = slope_bounds(touch, touch)
     at_touch = tanh_bounds(touch)[1]
@@ -159,10 +159,10 @@ def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairLines:
-    """Lines under  p y(a) + p' y(a - s)  in the first layer, for any p and p': what they share over boxes (B, m), s = `shift`.
+    """Lines under  p y(a) + p' y(a - s)  in the first layer, for any p and p': their common data over boxes (B, m), s = `shift`.
 
-    For those made of tanh (B, n): the ends of the cells of t, T there at t and t - sigma, what rounding errors are relative to, the
-    largest T', and the lines around T of each copy with how far its argument is moved.
+    For neurons made of tanh (B, n): the ends of the cells of t, T there at t and t - sigma, the sizes to which rounding errors are
+    relative, the largest T', and the lines around T of each copy with the shift of its argument.
     """
 
     layer: SmoothLayer
@@ -187,7 +187,7 @@ class PairLines:
         return cls(
             layer=layer, bounds=bounds, shift=shift, points=points, first=[tanh(t) for t in points],
             second=[tanh(t - sigma) for t in points], size=np.abs(low) + np.abs(high) + np.abs(sigma),
-            # the hundredth pays for sigma and the ends of t - sigma being rounded
+            # the hundredth covers the rounding of sigma and of the ends of t - sigma
             steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
             own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
             others=[(at, shapes.pairs(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
@@ -213,7 +213,7 @@ class PairLines:
         return slope, constant, gap
 
     def _under_curves(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """A line under h(t) = p T(t) + p' T(t - sigma): from the cells, or both copies' own where they are higher at the middle."""
+        """Return a line under h(t) = p T(t) + p' T(t - sigma): by cells, or by both copies' own lines if higher at the middle."""
         points, size = [t[at] for t in self.points], self.size[at]
         low, high, sigma = points[0], points[-1], self.own[1][1][at]
         middle, width = (low + high) / 2, (high - low) / CELLS
@@ -234,7 +234,7 @@ class PairLines:
 
 
 def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array:
-    """An upper bound of |h''|."""
+    """Return an upper bound of |h''|."""
     second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
     shared = np.where(p * p_prime < 0, np.sign(p) * np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
     alone = np.abs(p - shared) + np.abs(p_prime + shared)
@@ -249,20 +249,20 @@ def _lines(low: Array, high: Array) -> Lines:
 
 
 def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
-    """Positions of the neurons made of tanh and (q, p, c) of each."""
+    """Return the positions of the neurons made of tanh, and (q, p, c) of each."""
     index = np.flatnonzero((layer.curve == Curve.SIGMOID) | (layer.curve == Curve.TANH))
     return index, *parts(layer.curve[index])
 
 
 def activated_interval(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
-    """The ends (B, m) of y for a in [low, high] (B, m), in any layer."""
+    """Return the ends (B, m) of y for a in [low, high] (B, m), in any layer."""
     if not isinstance(layer, SmoothLayer):
         return activation(low, layer.slope), activation(high, layer.slope)
     return curved(layer, low, high, (activation(low, layer.bend), activation(high, layer.bend)))
 
 
 def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The ends (B, m) of y for a in [low, high] (B, m); those of the neurons that bend are taken from `ends`."""
+    """Return the ends (B, m) of y for a in [low, high] (B, m); those of piecewise-linear neurons are taken from `ends`."""
     index, q, p, c = smooth(layer)
     y_low, y_high = (np.array(end) for end in ends)
     if len(index):  # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
@@ -274,7 +274,7 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
 
 
 def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`."""
+    """Return the interval (B, m) of y - y'; that of piecewise-linear neurons is taken from `straight`."""
     index, q, p, _ = smooth(layer)
     d_low, d_high = (np.array(end) for end in straight)
     if len(index):
@@ -285,7 +285,7 @@ def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Ar
 
 
 def _tanh_difference(below: LayerBounds, q: Array, p: Array) -> tuple[Array, Array]:
-    """The interval of y - y' of neurons made of tanh."""
+    """Return the interval of y - y' for neurons made of tanh."""
     t_low, t_high, other_low, other_high, delta_low, delta_high = (
         q * getattr(below, name)
         for name in ("lower", "upper", "lower_prime", "upper_prime", "delta_lower", "delta_upper")
@@ -304,10 +304,10 @@ def _tanh_difference(below: LayerBounds, q: Array, p: Array) -> tuple[Array, Arr
         found.append(([*ends, np.where(inside, 2 * tanh_bounds(delta / 2)[side], ends[0])], slack))
     low = np.maximum(low, np.min(found[0][0], axis=0) - found[0][1])
     high = np.minimum(high, np.max(found[1][0], axis=0) + found[1][1])
-    same = (delta_low == 0) & (delta_high == 0)  # only ever exactly so when nothing reaches the neuron
+    same = (delta_low == 0) & (delta_high == 0)  # exact only if no difference reaches the neuron
     return np.where(same, 0.0, p * _outward(low, -1.0)), np.where(same, 0.0, p * _outward(high, 1.0))
 
 
 def _outward(value: Array, sign: float) -> Array:
-    """Moved outwards by what a difference, a product and a halving may have lost."""
+    """Return values moved outwards by the rounding errors of a difference, a product and a halving."""
     return value + sign * (4 * UNIT * np.abs(value) + TINY)

@@ -57,13 +57,13 @@ def shaped(t: Array, kind: Curve) -> tuple[Array, Array]:
 
 
 def _at(kind: Curve, *points: Array) -> list[tuple[Array, Array]]:
-    """T and T' at several points (..., n) of each interval, at once."""
+    """Return T and T' at several points (..., n) of each interval, at once."""
     found, slope = shaped(np.stack(points), kind)
     return list(zip(found, slope, strict=True))
 
 
 def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
-    """The ends of T on [low, high]: T falls up to its lowest point and rises from there on."""
+    """Return the ends of T on [low, high]: T falls up to its lowest point and rises from there on."""
     if kind is Curve.SQUARE:
         return squares.values(low, high)
     (at_low, _), (at_high, _) = _at(kind, low, high)
@@ -74,7 +74,7 @@ def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
-    """(below, above) all T'(t) for t in [low, high], those on both sides of a joint included."""
+    """Return (below, above) all T'(t) for t in [low, high], those on both sides of a joint included."""
     (_, at_low), (_, at_high) = _at(kind, low, high)
     shape = kind.shape
     first, second = (low <= shape.z1) & (shape.z1 <= high), (low <= shape.z2) & (shape.z2 <= high)
@@ -86,19 +86,19 @@ def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def apart(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
-    """(below, above) all (T(t) - T(t')) / (t - t'): by the mean value theorem, of squares the sums t + t'."""
+    """Return (below, above) all (T(t) - T(t')) / (t - t'): by the mean value theorem; for squares the sums t + t'."""
     if kind is Curve.SQUARE:
         return squares.sums(bounds)
     return slopes(kind, np.minimum(bounds.lower, bounds.lower_prime), np.maximum(bounds.upper, bounds.upper_prime))
 
 
 def difference(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
-    """The interval of T(t) - T(t'): from the ends of both, and from `apart`."""
+    """Return the interval of T(t) - T(t'), from the ends of both, and from `apart`."""
     first, second = values(kind, bounds.lower, bounds.upper), values(kind, bounds.lower_prime, bounds.upper_prime)
     products = [slope * delta for slope in apart(kind, bounds) for delta in (bounds.delta_lower, bounds.delta_upper)]
     low = np.maximum(np.minimum.reduce(products), first[0] - second[1])
     high = np.minimum(np.maximum.reduce(products), first[1] - second[0])
-    same = (bounds.delta_lower == 0) & (bounds.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
+    same = (bounds.delta_lower == 0) & (bounds.delta_upper == 0)  # exact only if no difference reaches the neuron
     low, high = low - 4 * UNIT * np.abs(low) - TINY, high + 4 * UNIT * np.abs(high) + TINY
     return np.where(same, 0.0, low), np.where(same, 0.0, high)
 
@@ -159,14 +159,14 @@ def _below(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _slope(kind: Curve, start: Array, end: Array, middle: Array, tangent: Booleans, around: tuple[Array, Array]) -> Array:
-    """The slope of the tangent at the middle, or of the chord from start to end; within those that T has around."""
+    """Return the slope of the tangent at the middle, or of the chord from start to end, clipped to the slopes `around`."""
     (at_start, _), (at_end, _), (_, there) = _at(kind, start, end, middle)
     slope = np.divide(at_end - at_start, end - start, out=np.array(there), where=~tangent & (end > start))
     return np.asarray(np.clip(slope, *slopes(kind, *around)))
 
 
 def _tangent(kind: Curve, sign: float, slope: Array, at: Array, left: Array, right: Array) -> Array:
-    """A number at least as large as  sign (T(t) - slope t)  on [left, right], where sign T is concave, up to rounding."""
+    """Return a bound above  sign (T(t) - slope t)  on [left, right], where sign T is concave, up to rounding."""
     at = np.clip(at, left, right)
     (at_left, first), (at_right, last), (there, steep) = _at(kind, left, right, at)
     ends = np.maximum(sign * (at_left - slope * left), sign * (at_right - slope * right))
@@ -176,7 +176,7 @@ def _tangent(kind: Curve, sign: float, slope: Array, at: Array, left: Array, rig
 
 
 def _touch(kind: Curve, part: int, through: Array, near: Array, far: Array) -> Array:
-    """About where the line through (through, T) touches T between near and far, in one part of it, near next to `through`."""
+    """Return about where the line through (through, T) touches T in one part, between near (next to `through`) and far."""
     (at, _), (at_near, s_near), (at_far, s_far) = _at(kind, through, near, far)
     sign = np.where(part == CORE, -1.0, 1.0) * np.where(near >= through, 1.0, -1.0)
 
@@ -192,14 +192,14 @@ def _touch(kind: Curve, part: int, through: Array, near: Array, far: Array) -> A
 
 
 def _where(kind: Curve, part: int, slope: Array) -> Array:
-    """About where T' is so in a part of T; its nearest end where it is so nowhere."""
+    """Return about where T' equals `slope` in a part of T; the nearest end of the part if it does nowhere."""
     points, known = _nodes(kind, part)
     return np.asarray(np.interp(slope, known, points))
 
 
 @cache
 def _nodes(kind: Curve, part: int) -> tuple[Array, Array]:
-    """Points of a part, and T' there, increasing."""
+    """Return points of a part, and T' there, increasing."""
     shape = kind.shape
     low = max((-np.inf, shape.z1, shape.z2)[part], -NEAR)
     high = min((np.nextafter(shape.z1, -np.inf), np.nextafter(shape.z2, -np.inf), np.inf)[part], NEAR)
@@ -211,7 +211,7 @@ def _nodes(kind: Curve, part: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShapePairs:
-    """Lines under  p T(t) + p' T(t - s)  over boxes (B, n): T at the ends of the cells, and what of it its chords may miss.
+    """Lines under  p T(t) + p' T(t - s)  over boxes (B, n): T at the ends of the cells, and how far T may lie below its chords.
 
     away: (B, n) the shift s.   alone, shared: (B, n) b and c of the head of this file.   own: lines around T(t) and T(t - s).
     """
@@ -264,12 +264,12 @@ class ShapePairs:
 
 
 def pairs(kind: Curve, bounds: LayerBounds, shift: Array) -> ShapePairs | squares.SquarePairs:
-    """Lines under  p T(t) + p' T(t - s)  in the first layer, for any p and p'."""
+    """Return lines under  p T(t) + p' T(t - s)  in the first layer, for any p and p'."""
     return squares.SquarePairs.of(bounds, shift) if kind is Curve.SQUARE else ShapePairs.of(kind, bounds, shift)
 
 
 def hull_slope(values: list[Array], width: Array, tie: Array) -> Array:
-    """Slope of the lower hull of five evenly spaced values, over the middle one. Only a choice."""
+    """Return the slope of the lower hull of five evenly spaced values, over the middle one. Any slope is sound."""
     best, rise = values[2], (values[3] - values[1]) / 2
     for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
         step = (values[j] - values[i]) / (j - i)

@@ -3,12 +3,12 @@
 Lines. T is convex: on [l, u] it lies under its chord, of slope l + u, and over its tangent of that slope at the middle. A line of
 any slope m is valid with the larger of T(l) - m l and T(u) - m u above, and with -m^2 / 4 below, the least of T(t) - m t anywhere.
 
-Differences. T(t) - T(t') = (t + t') (t - t'): what `shapes` takes slopes for is the interval of t + t'.
+Differences. T(t) - T(t') = (t + t') (t - t'): the interval of t + t' takes the place of slopes in `shapes`.
 
 First layer. T(t - s) = T(t) - 2 s t + s^2, so  P T(t) + P' T(t - s) = (P + P') T(t) - 2 P' s t + P' s^2:  lines around T alone, and
 what the copies share with opposite signs costs nothing.
 
-Nothing here is bounded: T' has no end, and all errors are relative to squares (`UNIT` each operation; `TINY` pays for underflow).
+T' is unbounded, and all errors are relative to squares (`UNIT` for each operation; `TINY` covers underflow).
 What overflows ends as inf or NaN, and proves nothing.   Sound? yes.  Complete? no.
 """
 
@@ -50,7 +50,7 @@ def lines(low: Array, high: Array) -> Lines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SquarePairs:
-    """Lines under  p T(t) + p' T(t - s)  over boxes (B, n): those around T, the shift s, and what rounding errors are relative to.
+    """Lines under  p T(t) + p' T(t - s)  over boxes (B, n): those around T, the shift s, and the sizes that errors are relative to.
 
     apart: how far the chord lies above T at the middle, and above the tangent everywhere.
     """
