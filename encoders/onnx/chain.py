@@ -1,4 +1,4 @@
-"""From affine expressions to a chain of layers: what each layer computes, and what it carries along for later ones."""
+"""From affine expressions to a chain of layers: the neurons that each layer computes, and those that it carries to later layers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from encoders.onnx.graph import Reading
 from encoders.onnx.tensor import Tensor
 
 LARGEST = 2**27
-"""Weights that all layers together may have as dense matrices (1 GiB)."""
+"""The most weights of all layers together as dense matrices (1 GiB)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChainLink:
-    """A layer and where its neurons come from.
+    """A layer and the origin of its neurons.
 
-    inputs, neurons: which of all neurons (see `Neurons`) the layer's inputs and outputs are; no outputs for the last layer.
+    inputs, neurons: positions among all neurons (see `Neurons`) of the layer's inputs and outputs; no outputs for the last layer.
     size: sums of absolute contributions to each weight (None: |weight|), and to the bias (see `Exact.size`).   operations: float32
-    roundings in a neuron.   rounding: all of this as bounds of float32 arithmetic take it, None where some contribution belongs to
-    no input of the layer.
+    roundings in a neuron.   rounding: all of this for bounds of float32 arithmetic, None if some contribution belongs to no input
+    of the layer.
     """
 
     layer: Layer
@@ -45,8 +45,8 @@ class Neurons:
 
     place: position of every column of source 0 among the network's inputs.
     level: (G,) the layer that computes a neuron.   last: (G,) the last layer that reads it, 0 for none.
-    slope: (G,).   curve: (G,) kinds of smooth neurons.   source: (G,).   used: (sources,) whether a tensor that matters speaks of
-    a source, if only to multiply it by 0.
+    slope: (G,).   curve: (G,) kinds of smooth neurons.   source: (G,).   used: (sources,) True if a needed tensor refers to the
+    source, even if only with a factor of 0.
     """
 
     reading: Reading
@@ -70,7 +70,7 @@ class Neurons:
                            curve=np.array([source.curve for source in sources], dtype=np.int8)[of_source],
                            last=np.zeros(len(of_source), dtype=np.int64), used=np.zeros(len(sources), dtype=bool))
         neurons.read(final, neurons.depth(final))
-        for number in range(len(sources) - 1, 0, -1):       # what a source reads comes before it
+        for number in range(len(sources) - 1, 0, -1):       # sources come after those that they read
             pre = sources[number].pre
             if pre is not None and neurons.used[number]:
                 neurons.read(pre, sources[number].level)
@@ -86,19 +86,19 @@ class Neurons:
             self.last[columns] = np.maximum(self.last[columns], level)
 
     def columns(self, source: int, columns: Integers) -> Integers:
-        """Columns of a term as numbers among all neurons."""
+        """Return columns of a term as positions among all neurons."""
         return self.place[columns] if source == 0 else self.first[source] + columns
 
     def alive(self, level: int) -> Integers:
-        """What a layer gives: its own neurons, and those of earlier layers that a later one still reads."""
+        """Return the outputs of a layer: its own neurons, and those of earlier layers that a later one still reads."""
         if level == 0:
             return np.flatnonzero(self.level == 0)
         own, carried = self.used[self.source], (self.level < level) & (self.last > level)
         return np.flatnonzero(np.where(self.level == level, own, carried))
 
     def entries(self, tensor: Tensor) -> tuple[Integers, Integers, Array, Array, bool]:
-        """Rows, columns among all neurons, rounded weights and their sizes (e,) of a tensor, each place once, and whether nothing
-        was rounded."""
+        """Return rows, columns among all neurons, rounded weights and their sizes (e,) of a tensor, each entry once, and True if
+        nothing was rounded."""
         parts = [(term.row, self.columns(s, term.column), *term.entries.rounded(), term.entries.size) for s, term in
                  tensor.terms.items()]
         row, column = (np.concatenate([np.empty(0, dtype=np.int64), *(part[k] for part in parts)]) for k in (0, 1))
@@ -106,7 +106,7 @@ class Neurons:
         return row, column, values, size, all(part[3] for part in parts)
 
     def matrices(self, tensor: Tensor) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-        """The tensor's weights (m, G) on all neurons, rounded, and their sizes."""
+        """Return the tensor's weights (m, G) on all neurons, rounded, and their sizes."""
         row, column, values, size, _ = self.entries(tensor)
         shape = (tensor.size, len(self.source))
         weight, sizes = (scipy.sparse.csr_array((v, (row, column)), shape=shape) for v in (values, size))
@@ -114,7 +114,7 @@ class Neurons:
 
 
 def assemble(neurons: Neurons, final: Tensor) -> list[ChainLink]:
-    """Layer k holds the neurons of level k, and those of earlier levels that some later layer still reads."""
+    """Return the layers: layer k holds the neurons of level k, and those of earlier levels that some later layer still reads."""
     depth = neurons.depth(final)
     alive = [neurons.alive(k) for k in range(depth)]
     _check_memory(neurons.reading, [*(len(a) for a in alive), final.size])
@@ -132,7 +132,7 @@ def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
 
 
 def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, tensors: list[Tensor]) -> ChainLink:
-    """Layer k: its outputs are neurons carried along and own ones, or the entries of the last layer's `tensors`."""
+    """Return layer k: its outputs are its own neurons and carried ones, or the entries of the last layer's `tensors`."""
     own = neurons.level[outputs] == k
     carried, sources = outputs[~own], np.unique(neurons.source[outputs[own]])
     order = np.argsort(np.concatenate([carried, *(np.flatnonzero(neurons.source == s) for s in sources)]))
@@ -173,7 +173,7 @@ def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, t
     plain, rounding = np.array_equal(size, np.abs(weight)), None
     if not elsewhere and not curve.any():
         kept = size
-        if len(carried):        # what is carried along is not computed with
+        if len(carried):        # carried neurons have no arithmetic
             kept = size.copy()
             kept[place[: len(carried)]] = 0.0
         same_size = plain if kept is size else np.array_equal(kept, np.abs(weight))

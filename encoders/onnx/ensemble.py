@@ -1,8 +1,8 @@
 """From a graph with a tree ensemble to `TreeEnsemble`: thresholds in the model's own columns, and the check against onnxruntime.
 
-What stands in front of the trees (scalers, encoders) is never computed here. Every feature that the trees ask about depends on one
-column, by operations that round monotonically, so "feature <= t" is "column <= t'", and t' is found by asking onnxruntime itself
-about float32 numbers, by bisection. A feature made of a block of categories is asked about at every category.
+Nodes in front of the trees (scalers, encoders) are never computed here. Every feature of the trees depends on one column, by
+operations that round monotonically, so "feature <= t" is "column <= t'", and t' is found by bisection over float32 numbers with
+onnxruntime itself. A feature made of a block of categories is evaluated at every category.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from encoders.trees.float32 import float32_errors
 
 LARGEST_WHOLE = 2**24
 PASSES = 6
-"""Rows in which every column lies next to a threshold, for each of the thresholds of the column that has most."""
+"""Comparison rows, with every column next to a threshold, per threshold of the column that has most thresholds."""
 MOST_ROWS = 20_000
-"""Of them at most: of more thresholds, some drawn at random."""
+"""The most of these rows: if there are more thresholds, some are drawn at random."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownColumns:
-    """What the features of a tree ensemble are in the model's columns.
+    """The features of a tree ensemble in terms of the model's columns.
 
     tensor: name of the node's input.   place: column of every neuron of source 0.   whole: (n,) columns of integers.
     block: (n,) number of the one-hot block that a column belongs to, -1 for none.
@@ -49,8 +49,8 @@ def tree_ensemble(
     stored: StoredModel, logits: LogitsModel, reading: Reading, final: Tensor, feeds: tuple[Feed, ...], place: Integers, *,
     lines: bool = False,
 ) -> TreeEnsemble:
-    """Return the ensemble that a graph computes; without linear functions of the columns that are added, where `lines` allows them.
-    Raises ModelError for what is computed besides, naming node and operator."""
+    """Return the ensemble that a graph computes. With `lines`, linear functions of the columns may be added; they are left out.
+    Raises ModelError for any other computation, naming node and operator."""
     at = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
     source = reading.sources[at]
     others = [one for k, one in enumerate(reading.sources) if k not in (0, at)]
@@ -77,7 +77,7 @@ def tree_ensemble(
     constant = constant - TIE * voting
     single = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, at)
     root, roots = columns["root"], len(columns["root"])
-    if constant.any():      # one more number that is added: a tree without a question
+    if constant.any():      # one more number that is added: a tree without a split
         root = np.concatenate([root, [len(columns["column"])]])
         leaf = {"column": -1, "threshold": 0.0, "left": root[-1], "right": root[-1], "missing_left": False}
         columns |= {name: np.concatenate([columns[name], [one]]).astype(columns[name].dtype) for name, one in leaf.items()}
@@ -98,7 +98,7 @@ def tree_ensemble(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearScores:
-    """What columns add to m scores: weights (m, n); and the sizes of what these (m, n) and constants (m,) are made of.
+    """Linear terms of m scores in the columns: weights (m, n); and the sizes of the parts of these (m, n) and of constants (m,).
 
     rounded: nodes whose constants gave weights that are no float64 numbers.
     """
@@ -110,7 +110,7 @@ class LinearScores:
 
     @classmethod
     def of(cls, stored: StoredModel, final: Tensor, place: Integers) -> LinearScores | None:
-        """Take them from scores of trees and of columns; None where there are none of columns. Raises ModelError for numbers out of
+        """Return the linear terms of scores of trees and columns; None if there are none. Raises ModelError for numbers out of
         range."""
         term = final.terms.get(0)
         if term is None:
@@ -126,13 +126,13 @@ class LinearScores:
 
 
 def _plain(final: Tensor, at: int) -> bool:
-    """Whether the logits are scores, perhaps negated and shifted: nothing that rounds but the sum."""
+    """Return True if the logits are scores, perhaps negated and shifted, so that only the sum rounds."""
     term = final.terms[at]
     return bool((np.abs(term.entries.values.astype(np.float64)) == 1).all()) and len(np.unique(term.row)) == len(term.row)
 
 
 def _behind(final: Tensor, at: int, trees: StoredTrees) -> tuple[Array, Array, Array, bool]:
-    """What the nodes behind the trees make of leaves' values and base; the constant that they add; whether all of that is exact."""
+    """Return leaves' values and base after the nodes behind the trees, the constant that these add, and True if all is exact."""
     term = final.terms[at]
     weights, same = term.entries.rounded()
     matrix = np.zeros((final.size, trees.value.shape[1]))
@@ -198,7 +198,7 @@ def _in_columns(
 
 
 def _by_category(found: dict[str, np.ndarray], nodes: Integers, category: tuple[Integers, Array], thresholds: Array) -> None:
-    """Replace questions about a number that stands for a category by questions about the categories, one after the other."""
+    """Replace splits of a number that stands for a category by splits of the categories, one after the other."""
     columns, values = category
     for node, threshold in zip(nodes.tolist(), thresholds.tolist(), strict=True):
         left, right = found["left"][node], found["right"][node]
@@ -219,7 +219,7 @@ def _by_category(found: dict[str, np.ndarray], nodes: Integers, category: tuple[
 
 
 class _Asker:
-    """Asks onnxruntime what a feature of the trees is at rows of the model's columns."""
+    """Evaluates features of the trees at rows of the model's columns, by onnxruntime."""
 
     def __init__(self, stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: KnownColumns) -> None:
         self.known, self.columns = known, len(known.place)
@@ -233,15 +233,15 @@ class _Asker:
         return values[:, feature]
 
     def categories(self, feature: int, block: int) -> tuple[Integers, Array]:
-        """Return the columns of a block, and what the feature is at each category."""
+        """Return the columns of a block, and the feature's value at each category."""
         columns = np.flatnonzero(self.known.block == block)
         x = np.tile(self.legal, (len(columns), 1))
         x[:, columns] = np.eye(len(columns))
         return columns, self.at(feature, x)
 
     def thresholds(self, feature: int, column: int, limit: Array) -> tuple[Array, bool]:
-        """Return the largest float32 numbers (N,) of the column at which the feature is at most `limit` (N,); where it falls while
-        the column grows, at which it is larger, and True. -inf where there are none."""
+        """Return the largest float32 numbers (N,) of the column at which the feature is at most `limit` (N,), and False; if the
+        feature falls with the column, those at which it is larger, and True. -inf where there are none."""
         whole, block = bool(self.known.whole[column]), self.known.block[column] >= 0
 
         def value(key: Integers) -> Array:
@@ -271,7 +271,7 @@ class _Asker:
 
 
 def _key(number: float) -> int:
-    """The place of a float32 number among all of them, in order."""
+    """Return the rank of a float32 number among all of them."""
     bits = int(np.float32(number).view(np.int32))
     return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
@@ -290,7 +290,7 @@ def check_trees(
     """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds. Returns
     all these rows.
 
-    Raises ModelError for a score further off than any order of a float32 sum explains, and for a label that is another class.
+    Raises ModelError for a score with a larger error than any order of a float32 sum explains, and for a label of another class.
     """
     rows = np.concatenate([x, _near_thresholds(model, x, random)])
     for feed in model.feeds:
@@ -316,12 +316,12 @@ def check_trees(
 
 
 def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, rows: Floats, scores: Array) -> None:
-    """Compare the class that the runtime names with the one that its own scores decide by the rule of the house."""
+    """Compare the class that the runtime names with the one that its own scores decide by verifair's rule."""
     node = next((one for one in stored.model.graph.node if logits.label in one.output), None)
     if logits.label is None or node is None or (logits.link is Link.SOFTMAX and model.outputs == 2):
         return
     labels = class_labels({a.name: list(a.ints) for a in node.attribute if a.ints})
-    if not labels:      # words: a session gives numbers alone
+    if not labels:      # labels are words, but a session returns only numbers
         return
     (found,) = open_session(stored.path, stored.model, [logits.label], model.feeds).run(rows, [logits.label])
     expected = np.array(labels, dtype=np.float64)[decisions(scores)]
@@ -336,7 +336,7 @@ def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, 
 
 
 def _near_thresholds(model: TreeEnsemble, x: Floats, random: np.random.Generator) -> Floats:
-    """Rows (B, n) in which every column that is asked about is a threshold, or the next float32 number on either side."""
+    """Return rows (B, n) in which every column that is split is a threshold, or the next float32 number on either side."""
     inner = (model.column >= 0) & np.isfinite(model.threshold)
     order = np.flatnonzero(inner)[np.argsort(model.column[inner])]
     asked = {int(model.column[part[0]]): np.unique(model.threshold[part])

@@ -1,4 +1,4 @@
-"""The inputs of a stored model: what a runtime is fed for points of the network's input space."""
+"""The inputs of a stored model for points of the network's input space."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from encoders.network import NO_COLUMN, Feed
 
 WHOLE = ("int64", "int32")
 LARGEST = {"int64": 2.0**62, "int32": 2.0**30}
-"""Numbers of either sign up to here become integers of that type without wrapping."""
+"""Numbers up to this size, of either sign, become integers of that type without wrapping."""
 TEXT = "text"
 
 
 def feed_values(feed: Feed, path: Path, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What the stored model is fed, (B, *shape), for network inputs x (B, n).
+    """Return the stored model's input, (B, *shape), for network inputs x (B, n).
 
-    Raises ModelError where x is no legal input: a block that is not one-hot, or a fraction where the model takes integers.
+    Raises ModelError if x is no legal input: a block that is not one-hot, or a fraction where the model takes integers.
     """
     dtype = object if feed.kind == TEXT else np.dtype(feed.kind)
     given: npt.NDArray[Any] = np.full((len(x), len(feed.start)), "" if feed.kind == TEXT else 0, dtype=dtype)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS)
 MEMORY = "model in memory"
-"""What messages call a model that is no file."""
+"""The name of a model in messages if it is not a file."""
 _RUNS_CODE = "a pickle, which may run any code when it is loaded, so that verifair never loads one"
 OTHER_FORMATS = {
     **dict.fromkeys((".pkl", ".pickle", ".joblib", ".skops", ".dill", ".cloudpickle"), _RUNS_CODE),
     **dict.fromkeys((".pt", ".pth", ".ckpt"), f"a file of PyTorch: {_RUNS_CODE}"),
     ".ubj": "a file of XGBoost", ".cbm": "a file of CatBoost", ".h5": "a file of Keras", ".keras": "a file of Keras",
 }
-"""Suffix -> what such a file is."""
+"""Suffix -> the kind of such a file."""
 CLASS_LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
 
 
@@ -44,8 +44,8 @@ class StoredModel:
     """A model in memory, with its external weights loaded and its local functions inlined.
 
     sha256: over the file's bytes, followed by the bytes of each file of external weights in the order of their names;
-    for a model in one file it is that file's plain sha256.   files: everything that was read.
-    data: the model's bytes where it was not read from a file; `path` is then only what messages call it.
+    for a model in one file it is that file's plain sha256.   files: all files that were read.
+    data: the model's bytes if it was not read from a file; `path` is then only its name in messages.
     """
 
     path: Path
@@ -60,10 +60,10 @@ class LogitsModel:
     """The part of a stored model up to the logits.
 
     model: in-memory model whose only output is the tensor `logits`.
-    shown: the tensor of the stored model that its user reads, link(logits).
+    shown: the tensor of the stored model that its user sees, link(logits).
     link_node, link_axis: the softmax node and its axis as written, for the reader's check; None for other links.
-    label: the tensor of the stored model that holds the classes which a tree ensemble decides; None for other models.
-    mean: where the logit is a sum of functions of trees' scores, the part up to these, and the functions.
+    label: the tensor of the stored model with the classes that a tree ensemble decides; None for other models.
+    mean: if the logit is a sum of functions of trees' scores, the part up to these, and the functions.
     """
 
     model: onnx.ModelProto
@@ -106,9 +106,9 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
         onnx.checker.check_model(model)
         check_numbers(path, model)
         model = inlined(model)
-        for node in model.graph.node:           # each has a value; one that stands for a function's argument has none
+        for node in model.graph.node:           # each needs a value; a reference to a function's argument has none
             for attribute in node.attribute:
-                if attribute.type not in LISTS:     # of trees there are millions
+                if attribute.type not in LISTS:     # lists of trees have millions of numbers
                     _read(helper.get_attribute_value(attribute))
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
@@ -119,9 +119,9 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
 
 
 def stored_model(network: Model) -> StoredModel:
-    """Read again what a network was read from.
+    """Read the file or bytes of a network again.
 
-    Raises ModelError where there was nothing, and when the file is no longer the one that it was read from.
+    Raises ModelError if there are none, or if the file has changed since the network was read.
     """
     if network.source is None:
         raise ModelError("network", "was not read from a file or from a model in memory, so there is nothing to replay")
@@ -145,23 +145,23 @@ def save_onnx(network: Model, path: str | Path) -> None:
 
 
 def node_name(node: onnx.NodeProto) -> str:
-    """The name that messages use: exporters may leave a node nameless, its first output is always named."""
+    """Return a node's name for messages: exporters may leave a node nameless, but its first output always has a name."""
     return str(node.name or next(iter(node.output), "without a name"))
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, object]:
-    """Its values by name, texts as str. Raises ValueError for one that has no type or is no UTF-8."""
+    """Return a node's attributes by name, texts as str. Raises ValueError for one that has no type or is no UTF-8."""
     return {a.name: _read(helper.get_attribute_value(a)) for a in node.attribute}
 
 
 def _read(value: object) -> object:
-    if isinstance(value, list) and value and isinstance(value[0], bytes):  # not the numbers of large ensembles one by one
+    if isinstance(value, list) and value and isinstance(value[0], bytes):  # long lists of numbers stay as they are
         return [one.decode() for one in value]
     return value.decode() if isinstance(value, bytes) else value
 
 
 def opset(model: onnx.ModelProto) -> int:
-    """Version of the default operator set."""
+    """Return the version of the default operator set."""
     return max((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
 
 
@@ -211,7 +211,7 @@ def _bytes(model: Path, file: Path, remedy: str) -> bytes:
 
 
 def _shown_tensor(stored: StoredModel, by_output: dict[str, onnx.NodeProto], output: str | None) -> str:
-    """The tensor behind the chosen output: behind a ZipMap, the probabilities that it wraps."""
+    """Return the tensor of the chosen output; for a ZipMap, the probabilities that it wraps."""
     outputs = list(stored.model.graph.output)
     listed = ", ".join(repr(o.name) for o in outputs) or "none"
     if output is not None:
@@ -230,7 +230,7 @@ def _shown_tensor(stored: StoredModel, by_output: dict[str, onnx.NodeProto], out
 
 
 def _through(by_output: dict[str, onnx.NodeProto], name: str, passing: set[str]) -> str:
-    """Step back over nodes that leave the numbers as they are (a Normalizer does so only after a softmax or a pair)."""
+    """Step back over nodes that do not change the numbers (a Normalizer does not only after a softmax or a pair)."""
     while (node := by_output.get(name)) is not None and node.op_type in passing:
         if node.op_type == "Cast" and attributes(node).get("to") not in FLOATS:
             break
@@ -249,7 +249,7 @@ def _sums_to_one(below: onnx.NodeProto | None, normalizer: onnx.NodeProto) -> bo
 
 
 def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """The name p when `name` is  Concat(1 - p, p)  along the columns, as scikit-learn's binary classifiers end."""
+    """Return the name p if `name` is  Concat(1 - p, p)  along the columns, the end of scikit-learn's binary classifiers."""
     concat = by_output.get(name)
     if concat is None or concat.op_type != "Concat" or len(concat.input) != 2:
         return None
@@ -263,14 +263,15 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
 
 
 def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
-    """Return the values of an initializer or of a Constant node, None where there is none of that name."""
+    """Return the values of an initializer or of a Constant node; None if there is none of that name."""
     nodes = {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
     found = next((one for one in model.graph.initializer if one.name == name), nodes.get(name))
     return None if found is None else numpy_helper.to_array(found)
 
 
 def _with_functions(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, cut: LogitsModel) -> LogitsModel:
-    """Return a cut graph, with the functions of trees' scores where `name`, which its logit is made of, is a sum of such."""
+    """Return a cut graph, with the functions of trees' scores if `name`, from which its logit is made, is a sum of such
+    functions."""
     constant = partial(_constant, stored.model)
     found = mean_tail.sum_of(by_output, constant, name)
     known = None if found is None else mean_tail.ramps_of(found, by_output, constant)
@@ -291,7 +292,7 @@ def _antisymmetric(classifier: onnx.NodeProto) -> bool:
 
 
 def class_labels(values: Mapping[str, object]) -> Sequence[object]:
-    """The classes that a node of a classifier lists in its attributes, in the order of its scores; none where it lists none."""
+    """Return the classes in the attributes of a classifier's node, in the order of its scores; empty if it lists none."""
     return next((found for name in CLASS_LABELS if isinstance(found := values.get(name), list | tuple) and found), ())
 
 
@@ -327,7 +328,7 @@ def _cut_trees(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str)
 
 
 def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
-    """Leave only the nodes that the outputs depend on, in place; the names of all tensors that these take or give."""
+    """Remove all nodes that the outputs do not depend on, in place; return the names of all inputs and outputs of the others."""
     needed = set(outputs)
     for k in reversed(range(len(graph.node))):           # ONNX graphs are stored in topological order
         if needed.intersection(graph.node[k].output):
@@ -339,7 +340,7 @@ def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
 
 def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
          link_node: str | None = None, link_axis: int | None = None) -> LogitsModel:
-    """A copy of the model that computes `logits` and nothing else."""
+    """Return a copy of the model that computes only `logits`."""
     part = onnx.ModelProto()
     part.CopyFrom(model)
     needed = drop_nodes(part.graph, [logits])
@@ -352,7 +353,7 @@ def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
 
 
 def _followed(cut: LogitsModel, what: str, op: str, constant: npt.NDArray[Any], axis: int | None = None) -> LogitsModel:
-    """Return a cut graph with one more node, which makes the logit of what the graph gives and a constant.   what: its name."""
+    """Return a cut graph with one more node, which computes the logit from the graph's output and a constant.   what: its name."""
     part, logit = cut.model, f"{cut.logits}/{what}"
     more: dict[str, Any] = {} if axis is None else {"axis": axis}
     part.graph.initializer.append(numpy_helper.from_array(constant, name=f"{logit}/constant"))
@@ -372,9 +373,9 @@ def stored_tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
 
 
 def external_files(path: Path, model: onnx.ModelProto) -> tuple[Path, ...]:
-    """The files beside the model that hold numbers of it, in the order of their names.
+    """Return the files with external weights of the model, in the order of their names.
 
-    Raises ModelFileError for what is no plain file in the model's folder or below it, links followed.
+    Raises ModelFileError for anything but a plain file in the model's folder or below it, links followed.
     """
     return tuple(_beside(path, name) for name in sorted(
         {_location(t) for t in stored_tensors(model) if external_data_helper.uses_external_data(t)}))
@@ -395,7 +396,7 @@ def check_numbers(path: Path, model: onnx.ModelProto) -> None:
 
 
 def type_name(number: int) -> str:
-    """What ONNX calls an element type; its number where it has no such type."""
+    """Return ONNX's name of an element type, or its number if there is no such type."""
     return str(TensorProto.DataType.Name(number)) if number in TensorProto.DataType.values() else f"number {number}"
 
 
@@ -416,7 +417,7 @@ def _beside(path: Path, name: str) -> Path:
 
 
 def _location(tensor: TensorProto) -> str:
-    """Where the numbers lie: of several places that are named the last one, as `onnx` has it."""
+    """Return the location of external numbers; if several are given the last one, as `onnx` does."""
     return next((str(entry.value) for entry in reversed(tensor.external_data) if entry.key == "location"), "")
 
 
@@ -441,14 +442,14 @@ def _attribute_tensors(attribute: onnx.AttributeProto) -> Iterator[TensorProto]:
 
 
 def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
-    """The names of `count` classes as a converter of classifiers writes them; none where the model says nothing, or two things.
+    """Return the names of `count` classes as converters of classifiers write them; empty if there are none, or two different lists.
 
-    Words count more than numbers: a converter may number classes first, and name them in the end.
+    Words have precedence over numbers: a converter may number classes first, and name them in the end.
     """
     listed = {names for names in _listed(model) if len(names) == count}
     words = {names for names in listed if not all(name.removeprefix("-").isdecimal() for name in names)}
     found = words or listed
-    return tuple(map(str.strip, found.pop())) if len(found) == 1 else ()  # tables are read without blanks around words, too
+    return tuple(map(str.strip, found.pop())) if len(found) == 1 else ()  # as tables are read without blanks around words
 
 
 def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:

@@ -8,15 +8,15 @@ from graphlib import CycleError, TopologicalSorter
 from onnx import ModelProto, NodeProto, inliner
 
 MOST_NODES = 2**16
-"""Nodes that calls may become: each function that calls another twice doubles them, so that a small file could fill the memory."""
+"""The most nodes of an inlined model: functions that call others twice double them, so that a small file could fill the memory."""
 Name = tuple[str, str]
 
 
 def inlined(model: ModelProto) -> ModelProto:
-    """Return the model without local functions. Raises ValueError for those that call themselves, or become too many nodes."""
+    """Return the model with local functions inlined. Raises ValueError if they call themselves, or become too many nodes."""
     if not model.functions:
         return model
-    calls = {(one.domain, one.name): list(_names(one.node)) for one in model.functions}  # of several of one name, the last
+    calls = {(one.domain, one.name): list(_names(one.node)) for one in model.functions}  # the last of several of one name
     try:
         order = list(TopologicalSorter({name: set(called) & set(calls) for name, called in calls.items()}).static_order())
     except CycleError as error:
@@ -31,7 +31,7 @@ def inlined(model: ModelProto) -> ModelProto:
 
 
 def _names(nodes: Iterable[NodeProto]) -> Iterator[Name]:
-    """Yield what the nodes call, those of the graphs within them included."""
+    """Yield the names of operators of all nodes, including those in graphs within them."""
     for node in nodes:
         yield node.domain, node.op_type
         for attribute in node.attribute:

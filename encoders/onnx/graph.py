@@ -25,12 +25,12 @@ from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
          "Identity", "Max", "Min", "Mod", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
          "Unsqueeze", "Where"}
-"""Operators that a constant goes through without rounding."""
+"""Operators that do not round constants."""
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Add": np.add, "Div": np.true_divide, "MatMul": np.matmul, "Mul": np.multiply, "Neg": np.negative,
     "Sub": np.subtract}
-"""Operators computed on constants in rationals, and rounded once."""
+"""Operators that are computed on constants in rationals, and rounded once."""
 
 ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceL2", "ReduceMean", "ReduceSum", "Sqrt"}
 """Operators computed on constants as a float32 runtime computes them; the node is reported as rounded."""
@@ -38,7 +38,7 @@ ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceL2", "ReduceMean", 
 
 @dataclass(kw_only=True, eq=False)
 class Reading:
-    """What is known of a graph while it is read.
+    """The state of reading a graph.
 
     batch: fixed batch size of the inputs, or None.   constants, tensors: by name.   sized: constants that hold the open batch size.
     sources: the inputs (number 0) and all activations.   rewritten: results of nodes that became several activations, by name.
@@ -60,7 +60,7 @@ class Reading:
 
 
 def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
-    """The sources of a logits model and its logits, as affine expressions. Raises ModelError at what cannot be read."""
+    """Return the sources of a logits model, and its logits as affine expressions. Raises ModelError for what cannot be read."""
     feeds, batch = graph_inputs(path, logits.model)
     inputs = ModelInputs(path=path, feeds=feeds, number=np.full(sum(len(f.start) for f in feeds), -1))
     reading = Reading(path=path, model=logits.model, inputs=inputs, batch=batch, opset=opset(logits.model))
@@ -124,14 +124,14 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
 
 
 def _operand(reading: Reading, name: str, op: str) -> Tensor | Constant | None:
-    """An input of a node: columns of the table stay as they are for what only moves or encodes them, else they are numbers."""
+    """Return an input of a node. Raw columns stay raw for operators that only move or encode them; else they become numbers."""
     if name in reading.tensors and op not in KEEP_RAW:
         reading.tensors[name] = reading.inputs.numbers(reading.tensors[name])
     return reading.tensors.get(name, reading.constants.get(name))
 
 
 def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
-    """Shape of a tensor as a constant, with a mark in place of an open batch size."""
+    """Store the shape of a tensor as a constant, with a mark for an open batch size."""
     shape = (BATCH if reading.batch is None else reading.batch, *reading.tensors[proto.input[0]].shape)
     values = attributes(proto)
     start, end = values.get("start", 0), values.get("end", len(shape))
@@ -143,7 +143,7 @@ def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
 
 
 def _fill(reading: Reading, proto: onnx.NodeProto) -> None:
-    """The same number in every row, as many of them as the batch has: a tensor that depends on nothing."""
+    """Store a tensor with the same number in every row of the batch, which depends on nothing."""
     batch, *shape = reading.constants[proto.input[0]].tolist()
     value = next((numpy_helper.to_array(a.t) for a in proto.attribute if a.name == "value"), np.zeros(1, dtype=np.float32))
     if batch != BATCH or BATCH in shape or not all(0 < d <= MOST for d in shape) or math.prod(shape) > MOST:
@@ -168,7 +168,7 @@ def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
             raise ModelError(reading.path, "divides a constant by zero", node=name, op=op)
         try:
             results = [np.asarray(ARITHMETIC[op](*(exact(v).as_rational() for v in values)), dtype=object)]
-        except (ArithmeticError, TypeError, ValueError) as error:   # of other shapes, or another number of them
+        except (ArithmeticError, TypeError, ValueError) as error:   # inputs of other shapes, or another number of inputs
             shapes = ", ".join(map(str, (v.shape for v in values[:4])))
             raise ModelError(reading.path, f"computes with constants of shapes {shapes}, which do not fit each other",
                              node=name, op=op) from error
@@ -211,14 +211,14 @@ def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
 
 
 MOST = 2**24
-"""Numbers in one computed constant, and ..."""
+"""The most numbers in one computed constant."""
 IN_ALL = 2**26
-"""... in all computed constants of a graph, where one that is computed in rationals counts for RATIONAL."""
+"""The most numbers in all computed constants of a graph; one that is computed in rationals counts as RATIONAL."""
 RATIONAL = 8
 
 
 def size_of(op: str, values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
-    """An upper bound of the numbers that a node makes of constants; of nonsense any number, computing it will say what is wrong."""
+    """Return an upper bound of a node's result in numbers; for invalid inputs any number, as computing it raises the error."""
     try:
         return GROWING.get(op, _elementwise)(values, attributes)
     except (ArithmeticError, IndexError, TypeError, ValueError):
@@ -226,12 +226,12 @@ def size_of(op: str, values: Sequence[Constant], attributes: Mapping[str, object
 
 
 def _numbers(value: Constant) -> list[int]:
-    """Numbers of an axis each, none of them negative."""
+    """Return the values as sizes of axes, none of them negative."""
     return [max(0, int(v)) for v in np.asarray(value).ravel().tolist()]
 
 
 def _elementwise(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
-    """By broadcasting; for operators that only rearrange one input, no more than it holds."""
+    """Return the size by broadcasting, which also covers operators that only rearrange one input."""
     rank = max((v.ndim for v in values), default=0)
     shapes = [(1,) * (rank - v.ndim) + v.shape for v in values]
     return math.prod(max(axis) for axis in zip(*shapes, strict=True))
@@ -255,7 +255,7 @@ def _gather(values: Sequence[Constant], attributes: Mapping[str, object]) -> int
 
 
 def _product(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
-    """Of matrices, maybe transposed (then the longer axis counts), maybe many of them."""
+    """Return the size of products of matrices, perhaps transposed (then by the longer axis), perhaps many of them."""
     left, right = (v.reshape(1, -1) if v.ndim < 2 else v for v in values[:2])
     sides = max(left.shape[-2:]) if attributes.get("transA") else left.shape[-2], max(right.shape[-2:])
     return int(math.prod(sides)) * max(math.prod(left.shape[:-2]), 1) * max(math.prod(right.shape[:-2]), 1)
@@ -279,7 +279,7 @@ GROWING: dict[str, Callable[[Sequence[Constant], Mapping[str, object]], int]] = 
     "Expand": _expand, "Gather": _gather, "Gemm": _product, "MatMul": _product, "Pad": _pad, "Range": _range,
     "Tile": lambda values, _: values[0].size * math.prod(_numbers(values[1])),
 }
-"""Those whose result is not as large as broadcasting makes it."""
+"""Operators whose result is not bounded by broadcasting."""
 
 
 _RECURRENT = "a recurrent network is not one chain of layers; unroll it, or use a feed-forward network"
@@ -312,7 +312,7 @@ _WHY = {
 
 
 def refusal(op: str, supported: Iterable[str]) -> str:
-    """What is wrong with an operator that is not among the supported ones."""
+    """Return the message about an operator that is not supported."""
     why = f" ({_WHY[op]})" if op in _WHY else ""
     return (f"operator {op} is not supported here{why}; supported are {', '.join(sorted(supported))}; at the end Sigmoid, Softmax, "
             "LogSoftmax")

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Nodes = Mapping[str, onnx.NodeProto]
 Constants = Callable[[str], npt.NDArray[Any] | None]
 ROUNDED = 1e-6
-"""What float32 rounds the sum of weights by, at most."""
+"""The largest float32 error of the sum of weights."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mean:
-    """The nodes that give the functions' values, Sigmoid or Clip; weights (K,) of all of these; and what is added."""
+    """A weighted sum: the nodes of the functions, Sigmoid or Clip; their weights (K,); and the constant that is added."""
 
     functions: tuple[onnx.NodeProto, ...]
     weight: Array
@@ -39,14 +39,14 @@ class Mean:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a mean indeed: what the weights and the constant, of 0 or more, leave of 1."""
+        """True if the sum is a mean: the constant is 0 or more, and it and the weights add up to 1 (or less, beside a Clip)."""
         left = 1 - self.constant - float(self.weight.sum())
         enough = left <= ROUNDED or any(one.op_type == "Clip" for one in self.functions)
         return self.constant >= 0 and enough and left >= -ROUNDED
 
 
 def sum_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
-    """Return the weighted sum of functions that a tensor is, if it is one."""
+    """Return a tensor as a weighted sum of functions, or None if it is no such sum."""
     product = by_output.get(name)
     if product is None or product.op_type not in ("MatMul", "Gemm") or product.attribute:
         return None
@@ -63,13 +63,13 @@ def sum_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
 
 
 def _cut_off(node: onnx.NodeProto, constant: Constants) -> bool:
-    """Return whether a node cuts off at 0 and 1."""
+    """Return True if a node clips to 0 and 1."""
     ends = [constant(one) for one in node.input[1:]] if node.op_type == "Clip" else []
     return [one.tolist() for one in ends if one is not None] == [0.0, 1.0]
 
 
 def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ramps] | None:
-    """Return the tensor of trees' scores that a sum is made of, and its functions; None where it is made of something else."""
+    """Return the tensor of trees' scores in a sum, and its functions of these; None for a sum of anything else."""
     found, parts, chances = set[str](), [], dict[int, bool]()
     for one in mean.functions:
         below, numbers = by_output.get(one.input[0]), list[Array]()
@@ -99,7 +99,7 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
         return None
     if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or (score < 0).any():
         return None
-    from encoders.trees.mean import Ramps  # loaded for such models alone
+    from encoders.trees.mean import Ramps  # loaded only for such models
 
     whole = np.array([chances.get(k, False) for k in range(int(score.max()) + 1)])
     return found.pop(), Ramps(chances=whole, score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale,

@@ -7,7 +7,7 @@
     x hard_sigmoid(x), x clip(x + 3, 0, 6)      HardSwish, and six times HardSwish
 
 with any constant factors at each place. Constants within 1e-6 of sqrt 2, sqrt(2 / pi), 0.044715, 1 / 6 are read as these numbers.
-A normalisation of rows, and attention, that are written as several nodes become one as well, to be refused by name.
+A normalisation of rows, and attention, that are written as several nodes become one node, too, so that they are refused by name.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from onnx import helper, numpy_helper
 from encoders.onnx.file import attributes, drop_nodes, node_name, producers
 
 MADE = "verifair:"
-"""What the names of tensors that the stored graph does not hold begin with."""
+"""Prefix of the names of tensors that the stored graph does not hold."""
 NEAR = 1e-6
 Factor = tuple[str, str]
-"""Mul or Div, and the name of a constant of one number."""
+"""Mul or Div, and the name of a constant with one number."""
 INVERSE = {"Mul": "Div", "Div": "Mul"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """A function of the data: base times it is  times * T(stretched base), unstretched, T the operator's function."""
+    """A function of the data whose product with `base` is  times * T(stretched base), unstretched, T the operator's function."""
 
     base: str
     operator: onnx.NodeProto
@@ -41,7 +41,7 @@ class Gate:
 
 
 def with_curves(model: onnx.ModelProto, output: str) -> onnx.ModelProto:
-    """The model with such products replaced; itself where there is none."""
+    """Return the model with such products replaced, or itself if there are none."""
     graph = _Graph(model)
     made = [graph.curve(node) for node in model.graph.node]
     if not any(made):
@@ -69,7 +69,7 @@ class _Graph:
                 self.numbers[name] = float(numpy_helper.to_array(tensor).item())
 
     def curve(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
-        """The nodes to take the place of one; none for most."""
+        """Return the nodes that replace a node; none for most."""
         if node.op_type == "Div" and (operator := self.normalised(node)) is not None:
             return [helper.make_node(operator, list(node.input[:1]), list(node.output), name=node_name(node))]
         if node.op_type == "MatMul" and self.inside(node.input[0], "Softmax") is not None:
@@ -86,7 +86,7 @@ class _Graph:
         return []
 
     def scaled(self, name: str) -> tuple[tuple[Factor, ...], str]:
-        """The constant factors of a tensor, and what they are factors of."""
+        """Return the constant factors of a tensor, and the tensor that they multiply."""
         factors: list[Factor] = []
         while (node := self.by_output.get(name)) is not None and node.op_type in INVERSE:
             constants = [k for k, i in enumerate(node.input) if i in self.numbers]
@@ -97,12 +97,12 @@ class _Graph:
         return tuple(reversed(factors)), name
 
     def of(self, factors: tuple[Factor, ...]) -> float:
-        """The product of the factors."""
+        """Return the product of the factors."""
         values = [self.numbers[name] if operator == "Mul" else 1 / self.numbers[name] for operator, name in factors]
         return math.prod(values)
 
     def gate(self, name: str) -> Gate | None:
-        """What function of the data a tensor is, where it is one of those above."""
+        """Return the function of the data that a tensor is, if it is one of those above."""
         node = self.by_output.get(name)
         if node is None or node.domain not in ("", "ai.onnx"):
             return None
@@ -129,7 +129,7 @@ class _Graph:
         return None
 
     def by_error_function(self, name: str | None) -> Gate | None:
-        """The gate 1 + erf or 1 + tanh of a tensor, half of which is that of GELU."""
+        """Return the gate 1 + erf or 1 + tanh of a tensor, which is twice that of GELU."""
         if (argument := self.inside(name, "Erf")) is not None:
             factors, base = self.scaled(argument)
             if _near(self.of(factors), math.sqrt(0.5)):
@@ -145,7 +145,7 @@ class _Graph:
         return None
 
     def normalised(self, node: onnx.NodeProto) -> str | None:
-        """The operator that a division x / sqrt(mean(x^2) + epsilon) is, or is the end of."""
+        """Return the operator whose last node is the division x / sqrt(mean(x^2) + epsilon)."""
         mean = self.by_output.get(self.inside(node.input[1], "Sqrt") or "")
         squares = next((s for name in mean.input if (s := self.inside(name, "ReduceMean"))), None) if mean is not None else None
         square = self.by_output.get(squares or "")
@@ -154,19 +154,19 @@ class _Graph:
         return "LayerNormalization" if self.inside(node.input[0], "Sub") is not None else "RMSNormalization"
 
     def inside(self, name: str | None, operator: str) -> str | None:
-        """The input of the node that gives a tensor, where it is such a node."""
+        """Return the input of the node that computes a tensor, if the node is of this operator."""
         node = self.by_output.get(name or "")
         return node.input[0] if node is not None and node.op_type == operator else None
 
     def plus(self, name: str, number: float) -> str | None:
-        """What a tensor is the sum of, beside this number."""
+        """Return the tensor x if a tensor is x plus this number."""
         node = self.by_output.get(name)
         if node is None or node.op_type != "Add":
             return None
         return next((b for a, b in (node.input, reversed(node.input)) if self.numbers.get(a) == number), None)
 
     def cube(self, name: str) -> str | None:
-        """What a tensor is the third power of."""
+        """Return the tensor x if a tensor is x^3."""
         node = self.by_output.get(name)
         if node is None or node.op_type not in ("Pow", "Mul"):
             return None

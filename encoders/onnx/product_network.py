@@ -4,7 +4,7 @@ The product network of a twin reads
 
     u = (x,  own columns of x',  shifts)        x' = x with its own columns in place, and with shifts added
 
-and shows whatever rows over the margins g(x), g(x') are asked of it:
+and outputs the given rows over the margins g(x), g(x'):
 
     first layer     [ W                0        0       ]     (W: the network's own first weights)
                     [ W without own    W own    W shift ]
@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.network import Array, Integers, Layer, Link, Network
 
 OPSET, IR_VERSION = 13, 7
-"""Old enough for every verifier, new enough for onnx: Gemm, Relu, LeakyRelu and PRelu have not changed since."""
+"""Versions old enough for every verifier: Gemm, Relu, LeakyRelu and PRelu have not changed since."""
 
 NONE = np.empty(0, dtype=np.int64)
 
@@ -34,7 +34,7 @@ NONE = np.empty(0, dtype=np.int64)
 def product_network(
     network: Network, *, own: Integers, shift: Integers = NONE, margin: Array | None = None, rows: Array | None = None
 ) -> Network:
-    """The network of x and x' (see above); outputs are the logits of both copies, one after the other.
+    """Return the network of x and x' (see above); its outputs are the logits of both copies, one after the other.
 
     own: (k,) input columns in which x' has values of its own, inputs n .. n + k - 1 of the product.
     shift: (s,) further columns in which x' is x plus an input, n + k .. n + k + s - 1 of the product.
@@ -57,14 +57,14 @@ def product_network(
 
 
 def is_single(network: Network) -> bool:
-    """Whether float32 holds every weight, bias and slope: else (constants folded by the reader) a file needs float64."""
+    """Return True if every weight, bias and slope is a float32 number; else (constants folded by the reader) files need float64."""
     values = [part for layer in network.layers for part in (layer.weight, layer.bias, layer.slope)]
     with np.errstate(over="ignore", under="ignore"):
         return all((part.astype(np.float32).astype(np.float64) == part).all() for part in values)
 
 
 def network_model(network: Network, metadata: Mapping[str, str]) -> onnx.ModelProto:
-    """Gemm, Relu, Gemm, ... up to the logits: input x [1, n], output y [1, m]; the network's link is left out.
+    """Return the network up to the logits as Gemm, Relu, Gemm, ...: input x [1, n], output y [1, m]; its link is left out.
 
     Float32 where that holds every weight, else float64: no weight is rounded. LeakyRelu where all neurons of a layer have one
     slope, PRelu where slopes differ; a neuron without a kink beside ReLUs is written as relu(a) - relu(-a), which every
@@ -110,7 +110,7 @@ def _activation(layer: Layer, affine: str, value: str, k: int, single: bool) -> 
 
 
 def _plain(network: Network) -> list[Layer]:
-    """The same function with no layer that mixes ReLU (slope 0) and identity (slope 1) neurons alone."""
+    """Return layers with the same function, none of which has only ReLU (slope 0) and identity (slope 1) neurons, of both kinds."""
     layers = list(network.layers)
     for k, layer in enumerate(layers[:-1]):
         mixed = (layer.slope == 1).any() and (layer.slope == 0).any() and np.isin(layer.slope, (0.0, 1.0)).all()

@@ -25,9 +25,9 @@ from encoders.onnx.tensor import Tensor
 from encoders.trees.ensemble import TreeEnsemble
 
 SHOWN = 1e-5
-"""What float32 may round a mean of functions of scores by."""
+"""The largest float32 error of a mean of functions of scores."""
 AT_ONCE = 2**26
-"""Numbers of one tensor, over all points that are compared at a time."""
+"""The most numbers of one tensor, over all points that are compared at once."""
 
 
 def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
@@ -96,7 +96,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
 
 
 def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: LinearScores | None, x: Floats) -> Model:
-    """Return the sum of functions of trees' scores that a graph computes, compared with what it shows and decides at x (B, n)."""
+    """Return the sum of functions of trees' scores that a graph computes, after comparing outputs and decisions at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
     assert whole.mean is not None
@@ -121,7 +121,7 @@ def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: L
 
 
 def _only_float32(reading: Reading) -> bool:
-    """Return whether the graph computes in float32 throughout, with constants that are stored and not computed."""
+    """Return True if the graph computes in float32 throughout, and all its constants are stored, not computed."""
     numbers = [value.dtype for value in reading.constants.values() if value.dtype.kind not in "iubOUS"]
     others = (TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
     stored = [a for node in reading.model.graph.node for a in node.attribute]
@@ -131,7 +131,7 @@ def _only_float32(reading: Reading) -> bool:
 
 
 def _in_parts(x: Floats, reading: Reading) -> Iterator[Floats]:
-    """So few points at a time that no tensor of the graph takes more than AT_ONCE numbers of the runtime's memory."""
+    """Yield so few points at a time that no tensor of the graph has more than AT_ONCE numbers in the runtime."""
     widest = max(math.prod(tensor.shape) for tensor in reading.tensors.values())
     step = max(1, min(len(x), AT_ONCE // max(1, widest)))
     return (x[start : start + step] for start in range(0, len(x), step))
@@ -143,17 +143,17 @@ CURVE = 2e-6
 """The largest error allowed to a runtime's float32 sigmoid or tanh: onnxruntime 1.2x evaluates rational approximations, and over
 3 million numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
 STEPS = 16
-"""Roundings of numbers as large as the input that a runtime may do beside, in other curves: some are several nodes."""
+"""Further roundings, of numbers as large as the input, allowed to a runtime in other curves: some of these are several nodes."""
 
 
 def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Sequence[ChainLink], feeds: Sequence[Feed],
                   x: Floats) -> None:
     """Compare every layer with onnxruntime, from the runtime's own values below it.
 
-    So the allowance stays that of one layer however deep the network: K * 2^-24 * (sum of |contributions|), with K the
+    So the allowance is that of one layer, however deep the network is: K * 2^-24 * (sum of |contributions|), with K the
     number of roundings in one neuron (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). Neurons that
-    no tensor of the stored graph holds (of a maximum, say) are computed here, and the allowance that the runtime's rounding of
-    what goes into them calls for goes on to the layers that read them; what such nodes give in the end is compared as well.
+    no tensor of the stored graph holds (of a maximum, say) are computed here; the allowance for the runtime's rounding of their
+    inputs is passed on to the layers that read them, and the outputs of such nodes are compared as well.
     """
     reading = neurons.reading
     named = [t for s in reading.sources for t in (s.before, s.after) if t is not None]
@@ -196,7 +196,7 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
 
 
 def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, Array]:
-    """Pre-activations (B, m) of a layer, and how far onnxruntime's may lie from them. slack: how far `below` may."""
+    """Return pre-activations (B, m) of a layer, and the allowed error of onnxruntime's. slack: the allowed error of `below`."""
     magnitude = np.abs(link.layer.weight)
     sizes = np.abs(below) @ (magnitude if link.size is None else link.size).T + link.bias_size
     allowed = (link.operations + 4) * _UNIT * sizes + _TINY
@@ -204,7 +204,7 @@ def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, 
 
 
 def _check_rewritten(name: str, tensor: Tensor, found: Array, neurons: Neurons, x: Floats, values: Array, slack: Array) -> None:
-    """Compare what a node gives that was rewritten into several activations, where its neurons are part of the network."""
+    """Compare the output of a node that was rewritten into several activations, if its neurons are part of the network."""
     weight, size = neurons.matrices(tensor)
     bias, _ = tensor.const.rounded()
     known = np.flatnonzero(~(np.isnan(values[:1]) @ (abs(size).T != 0))[0])

@@ -1,4 +1,4 @@
-"""onnxruntime on the stored file: what the deployed model itself says in float32.
+"""onnxruntime on the stored file: the float32 results of the deployed model itself.
 
 Replay compares *logits*: the graph is cut in memory in front of its sigmoid or softmax, so the runtime's own float32
 logits come out even where the file only outputs probabilities (whose saturation would hide the sign of a small margin).
@@ -27,7 +27,7 @@ from encoders.onnx.tensor import graph_inputs
 class Session:
     """An onnxruntime session, single-threaded, for one in-memory model.
 
-    session: None where only inputs are asked for.   feeds: how a network's columns become the model's inputs.
+    session: None if only inputs are needed.   feeds: how a network's columns become the model's inputs.
     columns: width n of the network's input.   batch: fixed batch size, or None.
     """
 
@@ -61,7 +61,7 @@ class Session:
         return [values[name] for name in outputs]
 
     def _by_row(self, name: str, found: Any, count: int) -> Array:
-        """Return what a tensor gives for so many rows (count, m). Raises ModelError where that is not as many numbers for each."""
+        """Return a tensor's values by row (count, m). Raises ModelError if they are not the same number of numbers for each row."""
         try:
             return np.asarray(found, dtype=np.float64).reshape(count, -1)
         except (TypeError, ValueError) as error:  # texts, maps; one number for the batch
@@ -69,7 +69,7 @@ class Session:
 
 
 def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """The rows, the last of them repeated up to the batch size."""
+    """Return the rows, with the last one repeated up to the batch size."""
     if not len(rows):
         return np.full((count, *rows.shape[1:]), "" if rows.dtype == object else 0, dtype=rows.dtype)
     return rows[np.minimum(np.arange(count), len(rows) - 1)]
@@ -78,10 +78,10 @@ def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 def open_session(
     path: Path, model: onnx.ModelProto, outputs: Sequence[str], feeds: Sequence[Feed] = (), columns: int | None = None
 ) -> Session:
-    """A session for an in-memory model that gives the named tensors. Raises ModelError where onnxruntime refuses it.
+    """Return a session for an in-memory model that computes the named tensors. Raises ModelError if onnxruntime refuses it.
 
-    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.   columns: how many there are,
-    where the feeds do not take all.
+    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.   columns: their number, if the
+    feeds do not use all.
     """
     stored, batch = graph_inputs(path, model)
     names = [feed.name for feed in stored]
@@ -96,8 +96,8 @@ def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
 
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model)
-    if not any(a.HasField("g") or a.graphs for node in model.graph.node for a in node.attribute):   # graphs take what they like
-        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, also those that no output needs
+    if not any(a.HasField("g") or a.graphs for node in model.graph.node for a in node.attribute):   # nested graphs read any tensor
+        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, even those that no output needs
     del exposed.graph.output[:]
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     options = onnxruntime.SessionOptions()
@@ -124,8 +124,8 @@ class Runtime:
 
 
 def runtime_logits(network: Model, x: npt.NDArray[Any]) -> Array:
-    """Logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n); of a model with a decision
-    (`encoders.decision`) what that makes of them in float64.
+    """Return logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n); for a model with a
+    decision (`encoders.decision`) its margins, computed from these in float64.
 
     x is cast to the model's input type; replay passes float32 numbers, which lose nothing. A margin of this array is
     to be compared with the margin of `network.forward(x)`: both are about logits, whatever link the file ends with.
@@ -137,22 +137,22 @@ def runtime_logits(network: Model, x: npt.NDArray[Any]) -> Array:
 
 
 def runtime_outputs(network: Model, x: npt.NDArray[Any]) -> Array:
-    """What the stored model shows its user for x (B, n): link(logits), (B, k). A binary scikit-learn model shows both
-    classes' probabilities (k = 2) where the network has one logit."""
+    """Return the outputs that the user of the stored model sees for x (B, n): link(logits), (B, k). A binary scikit-learn model
+    shows both classes' probabilities (k = 2) where the network has one logit."""
     runtime = _runtime(network)
     (shown,) = runtime.shown_session.run(x, [runtime.shown])
     return shown
 
 
 def decisions(logits: Array) -> Integers:
-    """Classes (B,) of logits (B, m): with one logit, 1 where it is positive; with several, the first of the largest."""
+    """Return classes (B,) of logits (B, m): with one logit, 1 where it is positive; with several, the first of the largest."""
     if logits.shape[1] == 1:
         return (logits[:, 0] > 0).astype(np.int64)
     return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
 
 def predictions(network: Model, x: npt.NDArray[Any]) -> Integers:
-    """Classes (B,) that onnxruntime's float32 logits decide for x (B, n)."""
+    """Return classes (B,) that onnxruntime's float32 logits decide for x (B, n)."""
     return decisions(runtime_logits(network, x))
 
 
@@ -162,7 +162,7 @@ _open: dict[Key, Runtime] = {}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replay:
-    """What replaying a network takes, without its file: for processes on machines that do not have it.
+    """The data for replaying a network without its file, for processes on machines that do not have it.
 
     model: the stored ONNX model, external weights included.
     """
@@ -172,7 +172,7 @@ class Replay:
 
     @classmethod
     def of(cls, network: Model) -> Replay | None:
-        """Raises ModelError when the file is no longer the one that the network was read from; None where there was none."""
+        """Return it, or None if the network has no file. Raises ModelError if the file has changed since the network was read."""
         if network.source is None:
             return None
         stored = stored_model(network)
@@ -197,7 +197,8 @@ def _key(network: Model) -> Key:
 
 
 def _runtime(network: Model) -> Runtime:
-    """The session of a network: opened once a process for each (file, content, output, columns), and when a file changes."""
+    """Return the session of a network: opened once in a process for each (file, content, output, columns), and if a file
+    changes."""
     known = _open.get(_key(network))
     if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
         _open[_key(network)] = known = _opened(network, stored_model(network))
@@ -222,12 +223,12 @@ def _stamp(file: Path) -> tuple[Path, int, int]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what messages quote of somebody else's error."""
+    """Return the first line of another library's error, for messages."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def comparison_points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
-    """Points (count, n) for the comparison, as float32."""
+    """Return points (count, n) for the comparison, as float32."""
     if box is not None:
         lower, upper = (np.asarray(side, dtype=np.float64) for side in box)
         if lower.shape != (n,) or upper.shape != (n,):

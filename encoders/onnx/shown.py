@@ -1,8 +1,8 @@
-"""What a model's user sees: probabilities, classes or numbers, and how those follow from the logits.
+"""The outputs that a model's user sees (probabilities, classes or numbers), and how these follow from the logits.
 
-A file says of its numbers only what its last node says (`Link`). Numbers without one may be logits, values or probabilities, and a
-probability that is taken for a logit is above 0 whatever it is: everybody seems to be favoured, and no decision flips. `doubt`
-tells such numbers by what they are at inputs of all sizes, however the graph makes them.
+A file tells only by its last node what its numbers are (`Link`). Numbers without one may be logits, values or probabilities, and a
+probability that is taken for a logit is always above 0: everybody seems to be favoured, and no decision flips. `doubt` detects such
+numbers by their values at inputs of all sizes, however the graph computes them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from encoders.onnx.tensor import Tensor
 from encoders.trees.ensemble import TreeEnsemble
 
 SIZES = (1.0, 1e9, 1e13)
-"""Of the inputs that tell a probability: what still grows between the last two has no end."""
+"""Sizes of the inputs at which probabilities are detected: outputs that still grow between the last two are unbounded."""
 TRIED = (16, 1024)
-"""Inputs of each size; the second number where the first leaves a doubt."""
+"""Inputs of each size; the second number if there is a doubt after the first."""
 WHOLE = (1, 100)
-"""What probabilities and percentages add up to."""
+"""The sums of probabilities and of percentages."""
 UNIT = 1e-6
-"""What float32 may add to a probability of 1."""
+"""The largest float32 error of a probability of 1."""
 NEARLY = 0.01
-"""Of the largest number: what lies as near to a limit is within it, but for rounding and smoothing."""
+"""Share of the largest number within which a value counts as at a limit, to allow for rounding and smoothing."""
 
 
 def check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
@@ -60,13 +60,13 @@ def check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed],
     if shown.shape[1] == 2 and expected.shape[1] == 1:
         shown = shown[:, 1:]
     size = np.abs(values).max(axis=1, keepdims=True) if logits.link is Link.LOG_SOFTMAX else np.zeros((len(x), 1))
-    rounded = 1e-4 if logits.link is Link.SHARES else 1e-5     # of exp about 1e-7, of sums of votes more
+    rounded = 1e-4 if logits.link is Link.SHARES else 1e-5     # exp has errors of about 1e-7, sums of votes larger ones
     allowed = np.broadcast_to(rounded * (1 + size), expected.shape)
     compare(stored.path, x, expected, shown, allowed, [logits.shown] * expected.shape[1])
 
 
 def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
-    """Refuse a network whose file shows classes, one whole number a row, that other decisions give than those of its logits."""
+    """Refuse a network whose file outputs classes, one whole number a row, that differ from the decisions of its logits."""
     whole = [one.name for one in stored.model.graph.output if one.type.tensor_type.elem_type == TensorProto.INT64]
     if not whole:
         return
@@ -91,7 +91,7 @@ def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed]
 
 
 def apply_link(logits: Array, link: Link) -> Array:
-    """What the model's user sees for logits (B, m), in float64."""
+    """Return the outputs that the model's user sees for logits (B, m), in float64."""
     match link:
         case Link.IDENTITY:
             return logits
@@ -105,13 +105,13 @@ def apply_link(logits: Array, link: Link) -> Array:
 
 
 def doubt(model: Model) -> str:
-    """Return why a model's outputs are no logits, it seems, and the remedy; "" where nothing speaks against it, or a link says what
-    they are.
+    """Return why a model's outputs seem to be no logits, and the remedy; "" if there is no sign of it, or if a link says what they
+    are.
 
-    Outputs that add up to the same number, as probabilities do; ones that are bounded and never change their sign (of trees: that
-    lie between 0 and 1, on both sides of 1/2), or are a sigmoid each that is moved, scaled or cut. Sums and bounds of trees are
-    those of all inputs. A network's are seen at inputs of all sizes: no probability escapes, and a bounded logit that decides the
-    same at all of these is doubted, too.
+    Doubted are outputs that always have the same sum, as probabilities do; bounded ones that never change their sign (for trees:
+    that lie between 0 and 1, on both sides of 1/2); and outputs that are a shifted, scaled or clipped sigmoid each. Sums and bounds
+    of trees are those of all inputs. A network is evaluated at inputs of all sizes: this finds every probability, but it also
+    doubts a bounded logit that decides the same at all of them.
     """
     if model.link is not Link.IDENTITY:
         return ""
@@ -173,7 +173,7 @@ def _of_numbers(near: Array, far: Array, farther: Array) -> str:
 
 
 def _sum(least: float, most: float, positive: bool) -> str:
-    """Say so where sums are probabilities', percentages' or, of numbers that are all positive, votes'."""
+    """Return the doubt if sums are those of probabilities, of percentages, or, for numbers that are all positive, of votes."""
     middle = (least + most) / 2
     same = most - least <= NEARLY * abs(middle)
     whole = any(abs(end - total) < NEARLY * total for total in WHOLE for end in (least, most))
@@ -185,7 +185,7 @@ def _range(least: float, most: float) -> str:
 
 
 def _one_sigmoid_each(model: Network) -> bool:
-    """Return whether every output depends on one neuron of the last smooth layer, and that is a sigmoid."""
+    """Return True if every output depends on one neuron of the last smooth layer, and that is a sigmoid."""
     reach: Booleans | None = None   # (outputs, neurons of the layer)
     for above, layer in zip(reversed(model.layers), reversed(model.layers[:-1]), strict=False):
         reads = above.weight != 0

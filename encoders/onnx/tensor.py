@@ -1,9 +1,9 @@
 """Affine expressions over the network's inputs and activations, and the model's inputs while its graph is read.
 
-An encoder of categories (OneHotEncoder, LabelEncoder) is a step function of its input, so nothing affine can stand for it; but
-a category is one of finitely many values, and on those the encoder is linear in the *one-hot block* of the category. So
-the network begins behind the encoder: an input column that an encoder reads becomes its block of columns. Which columns those
-are shows only when the encoder is met; until then the graph's tensors carry the numbers of raw columns along.
+An encoder of categories (OneHotEncoder, LabelEncoder) is a step function of its input, so it is not affine; but a category is one
+of finitely many values, and on those the encoder is linear in the *one-hot block* of the category. So the network begins behind the
+encoder: an input column that an encoder reads becomes its block of columns. These columns are known only when the encoder is
+reached; until then the graph's tensors hold the numbers of raw columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Constant = npt.NDArray[np.generic]
 MOST = 2**18
-"""Entries of a tensor: a damaged file may ask for any number of them."""
+"""The most entries of a tensor: a damaged file may ask for any number of them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,11 +40,11 @@ class Tensor:
 
     shape: the axes after the batch axis; the m entries are flattened in that order.
     terms: source number -> (m, width of the source).   const: (m,).
-    inexact: nodes at which the folded numbers left float64.   operations: float32 roundings on the longest way here.
-    reach: the largest sum of sizes of an entry, on the whole way here (see `encoders.network.Rounding`).
+    inexact: nodes at which folded numbers were no float64.   operations: float32 roundings on the longest path here.
+    reach: the largest sum of sizes of an entry, on the whole path here (see `encoders.network.Rounding`).
     raw: (m,) the model's input column that an entry is, -1 for none; such an entry has no terms yet (`encoders.onnx.tensor`
     decides what they are when the first operator computes with it). None: no entry is.
-    whole: the tensor holds integers: only what rearranges, encodes or casts it may come next.
+    whole: the tensor holds integers: only operators that rearrange, encode or cast it may come next.
     """
 
     shape: tuple[int, ...]
@@ -88,11 +88,11 @@ class Tensor:
         return self.take(self.index.reshape(1, -1))
 
     def scale(self, factor: Exact, operations: int = 1) -> Tensor:
-        """Entry by entry times factor (m,)."""
+        """Return the entries times factor (m,)."""
         return self.replaced({s: t.scaled(factor) for s, t in self.terms.items()}, self.const * factor, operations=operations)
 
     def shift(self, offset: Exact) -> Tensor:
-        """Entry by entry plus offset (m,)."""
+        """Return the entries plus offset (m,)."""
         return self.replaced(self.terms, self.const + offset, operations=1)
 
     def map(self, matrix: ExactMatrix, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -115,7 +115,7 @@ class Tensor:
     def replaced(self, terms: Mapping[int, ExactMatrix], const: Exact, *, shape: tuple[int, ...] | None = None,
                  operations: int = 0) -> Tensor:
         reach = self.reach
-        if operations:      # each of them may also take a small result for 0
+        if operations:      # each may also flush a small result to 0
             const = Exact(values=const.values, size=const.size + FLUSHED)
             sums = const.size.copy()
             for term in terms.values():
@@ -148,18 +148,18 @@ def source_tensor(number: int, shape: tuple[int, ...]) -> Tensor:
 
 
 Result = Tensor | Sequence[Tensor | None]
-"""What an operator gives: its output, or its outputs in order, None for one that cannot be followed."""
+"""The result of an operator: its output, or its outputs in order, None for one that cannot be followed."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronSource:
-    """Values that affine expressions are about: the network's inputs, or the outputs of one activation node.
+    """The variables of affine expressions: the network's inputs, or the outputs of one activation node.
 
-    before, after: names of the ONNX tensors that go into and come out of the activation; None where an operator is rewritten
-    into activations (a maximum, say), whose values no tensor of the stored graph holds.
-    level: 0 for the inputs, else one more than the highest level that goes in: the layer that computes these neurons.
-    slope: (m,) of the neurons.   curve: what they do instead of bending, where they are smooth (slope is 1 then).
-    trees: what the values come from, where the node is a tree ensemble.
+    before, after: names of the activation's input and output tensors in ONNX; None if an operator is rewritten into activations (a
+    maximum, say), whose values no tensor of the stored graph holds.
+    level: 0 for the inputs, else one more than the highest level of its inputs: the layer that computes these neurons.
+    slope: (m,) of the neurons.   curve: the curve of smooth neurons (slope is 1 then).
+    trees: the ensemble whose scores these are, if the node is one.
     """
 
     node: str
@@ -176,8 +176,8 @@ class NeuronSource:
 class OnnxNode:
     """One node with its inputs resolved: a Tensor, a constant array, or None for an input left out.
 
-    batch: the model's batch size where it is fixed.   sources: all sources so far; an activation appends its own.
-    columns: what is known of the model's inputs; an encoder asks it for the block of its column.
+    batch: the model's batch size if it is fixed.   sources: all sources so far; an activation appends its own.
+    columns: the model's inputs so far; an encoder gets the block of its column from it.
     """
 
     path: Path
@@ -244,7 +244,7 @@ class OnnxNode:
 
 
 def finite(path: Path, name: str, value: Constant) -> Array:
-    """Stored numbers as float64, refused when they are not plain finite float32 or float64 numbers."""
+    """Return stored numbers as float64. Raises ModelError if they are not finite float32 or float64 numbers."""
     if value.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ModelError(path, f"its numbers are of type {value.dtype}; supported are float32 and float64 "
                                "(export the model before quantising it or converting it to half precision)", node=name)
@@ -261,7 +261,7 @@ KINDS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProt
 
 
 def graph_inputs(path: Path, model: onnx.ModelProto) -> tuple[list[Feed], int | None]:
-    """All inputs, each of their entries a column in the graph's order, and the fixed batch size (None when open)."""
+    """Return all inputs, each of whose entries is a column in the graph's order, and the fixed batch size (None if open)."""
     stored = {i.name for i in model.graph.initializer}
     feeds: list[Feed] = []
     batches = set()
@@ -293,7 +293,7 @@ def graph_inputs(path: Path, model: onnx.ModelProto) -> tuple[list[Feed], int | 
 
 
 def graph_input(path: Path, model: onnx.ModelProto) -> tuple[str, tuple[int, ...], int | None]:
-    """Name, axes after the batch, and fixed batch size (None when open) of a model's only input, which must hold floats."""
+    """Return name, axes after the batch, and fixed batch size (None if open) of a model's only input, which must hold floats."""
     feeds, batch = graph_inputs(path, model)
     if len(feeds) != 1 or feeds[0].kind not in ("float32", "float64"):
         names = ", ".join(f"{feed.name!r} ({feed.kind})" for feed in feeds)
@@ -306,7 +306,7 @@ def graph_input(path: Path, model: onnx.ModelProto) -> tuple[str, tuple[int, ...
 class ModelInputs:
     """feeds: as the graph has them, their `start` numbering raw columns 0 ... R - 1.
 
-    number: (R,) the neuron of source 0 that stands for a raw column that is computed with, -1 for others.
+    number: (R,) the neuron of source 0 for a raw column that is used as a number, -1 for others.
     blocks: raw column -> first neuron of its block, and the categories.   count: neurons assigned so far.
     """
 
@@ -317,7 +317,7 @@ class ModelInputs:
     count: int = 0
 
     def tensor(self, feed: Feed) -> Tensor:
-        """An input as the graph's nodes meet it."""
+        """Return an input as a tensor for the graph's nodes."""
         return Tensor(shape=feed.shape, terms={}, const=exact(np.zeros(len(feed.start))), raw=feed.start,
                       whole=feed.kind in (*WHOLE, TEXT))
 
@@ -326,7 +326,7 @@ class ModelInputs:
         return next(f for f in self.feeds if f.start[0] <= column <= f.start[-1])
 
     def numbers(self, x: Tensor) -> Tensor:
-        """The tensor with its raw entries as numbers. Raises ModelError where one of them cannot be."""
+        """Return the tensor with its raw entries as numbers. Raises ModelError if one of them cannot be a number."""
         if x.raw is None:
             return x
         entries = np.flatnonzero(x.raw >= 0)
@@ -370,7 +370,7 @@ class ModelInputs:
     def layout(self) -> tuple[tuple[Feed, ...], Integers]:
         """The feeds with their network columns, in the graph's order, and for each neuron of source 0 its network column.
 
-        Numbers that the model does not read have a column as well; words that it does not read have none.
+        Numbers that the model does not use have a column as well; words that it does not use have none.
         """
         unread = [c for c in range(len(self.number)) if self.number[c] < 0 and c not in self.blocks and self.feed(c).kind != TEXT]
         self.number[unread] = self.count + np.arange(len(unread))

@@ -1,12 +1,12 @@
-"""Graphs that end in a tree ensemble with a post-transform: its scores, and what the runtime makes of them.
+"""Graphs that end in a tree ensemble with a post-transform: its scores, and the runtime's decisions on them.
 
-A classifier's node is cut into a regressor of its scores. Which decision its label is, is the runtime's rule (onnxruntime 1.18 on):
+A classifier's node is turned into a regressor of its scores. The runtime's rule (onnxruntime 1.18 on) for its label is:
 
     weights of class 0 alone, of two classes      one score z: label 1 iff z > 0, but iff z > 1/2 where no weight is negative
     weights of both of two classes                label 1 iff the second score > 0
     three classes and more                        the largest score, the first of equal ones
 
-Files whose label and probabilities contradict each other by that are refused.
+Files whose label and probabilities contradict each other by this rule are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def scores(
 ) -> tuple[list[onnx.NodeProto], Link]:
     """Return the nodes that compute the scores `name` of a tree ensemble without its post-transform, and the link behind them.
 
-    values: its attributes.   labels: classes that a classifier lists. Raises ModelError for what the rules above do not cover.
+    values: its attributes.   labels: number of classes that a classifier lists. Raises ModelError for cases not covered above.
     """
     shown = str(node.name or name)
 
@@ -75,7 +75,7 @@ def scores(
                              "0, not which one is larger. Supported are scores -z and z; export one score, or a regressor")
             every = ids == 1
         ids, base, half = np.zeros_like(ids), base[-1:], positive
-    elif not positive and not _everywhere(ids, labels, trees, leaves):
+    elif not positive and not _always_scored(ids, labels, trees, leaves):
         raise refuse("some leaves have no weight for some classes, and the runtime's label looks at the others alone; give every "
                      "leaf a weight for every class")
     plain.op_type, raw = "TreeEnsembleRegressor", name + ("/score" if half else "")
@@ -103,7 +103,7 @@ def scores(
 
 
 def _opposite(ids: Integers, weights: Array, base: Array, trees: Integers, leaves: Integers) -> bool:
-    """Whether the scores of two classes are -z and z, or 0 and z."""
+    """Return True if the scores of two classes are -z and z, or 0 and z."""
     if (ids == 1).all():
         return len(base) == 0
     order = np.lexsort((ids, leaves, trees))
@@ -113,8 +113,8 @@ def _opposite(ids: Integers, weights: Array, base: Array, trees: Integers, leave
     return same and bool((weights[one] == -weights[two]).all()) and (len(base) == 0 or (len(base) == 2 and base[0] == -base[1]))
 
 
-def _everywhere(ids: Integers, labels: int, trees: Integers, leaves: Integers) -> bool:
-    """Whether every class has a tree all of whose weighted leaves have a weight for it: then it has a score in every row."""
+def _always_scored(ids: Integers, labels: int, trees: Integers, leaves: Integers) -> bool:
+    """Return True if every class has a tree all of whose weighted leaves have a weight for it, and so a score in every row."""
     leaf = trees * 2**31 + leaves
     sure = set[int]()
     for tree in np.unique(trees).tolist():

@@ -1,8 +1,8 @@
-"""Lines of a margin over boxes: the sum of what every tree's least leaf adds, and where a box would be cut.
+"""Bounds of lines of a margin over boxes, the sums of every tree's least leaf, and the best cuts of boxes.
 
-A line  p g(x, z) + q g(x, z')  of two copies with protected values z and z' is bounded by `JointTrees`. A cut counts by the sum,
-over the questions there, of | least of the left branch - least of the right one |.
-Sound? yes.   Complete? of a box within one cell the bounds are the values, but for the rounding of `joint`.
+A line  p g(x, z) + q g(x, z')  of two copies with protected values z and z' is bounded by `JointTrees`. The score of a cut is the
+sum, over the splits there, of | least of the left branch - least of the right one |.
+Sound? yes.   Complete? for a box within one cell the bounds are the values, up to the rounding of `joint`.
 """
 
 from __future__ import annotations

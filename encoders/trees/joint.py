@@ -1,14 +1,14 @@
 """Both copies' trees at once: for given protected values z and z' each tree becomes one over the other variables.
 
-Its leaves hold the pair (T(x, z), T(x, z')): both copies take the same branch but where a protected variable is asked about.
-Questions that the way to them has answered are left out, so every leaf is met by some row.
+Its leaves hold the pair (T(x, z), T(x, z')): both copies take the same branch except at splits of protected variables. Splits that
+are decided by those above them are left out, so every leaf is met by some row.
 
-Of  p g + q g'  a pair of leaves adds  p a + q b, and what all rows have in common. Subtrees whose leaves add the same collapse to
-one leaf: those of a difference mostly do, and trees without a question about protected variables vanish from it.
+A pair of leaves contributes  p a + q b  to  p g + q g', beside the base. Subtrees with equal leaves collapse to one leaf: those of
+a difference mostly do, and trees without a split of protected variables vanish from it.
 
-Rounding: what a leaf adds is rounded down to a multiple of a power of 2 so small that all sums are exact in float64, in any order.
-A pair of leaves that adds 0 adds exactly 0, so exact ties are bounded by exactly 0.
-Sound? yes.   Complete? of a box within one cell the bound is the value, but for that rounding.
+Rounding: a leaf's contribution is rounded down to a multiple of a power of 2 so small that all sums are exact in float64, in any
+order. A contribution of 0 stays exactly 0, so exact ties are bounded by exactly 0.
+Sound? yes.   Complete? for a box within one cell the bound is the value, up to that rounding.
 """
 
 from __future__ import annotations
@@ -179,14 +179,14 @@ def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, righ
 @compiled
 def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, one: Any, two: Any, hot: Any,
           cells: Any) -> Any:
-    """Follow both copies down every tree, depth first; a trail of what the ways have restricted is undone on the way back."""
+    """Follow both copies down every tree, depth first; a trail of the paths' restrictions is undone on the way back."""
     count = len(hot)
     low, high, some = whole(count), whole(count), whole(count)
     for v in range(count):
         high[v], some[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
     out_variable, out_cut, out_right, root = narrow(1024), narrow(1024), narrow(1024), whole(len(roots))
     leaf1, leaf2, sets, size, leaves, used = narrow(1024), narrow(1024), whole(1024), 0, 0, 0
-    # What waits: a pair of nodes, and how the way there restricts one variable.
+    # Waiting are pairs of nodes, each with the restriction of one variable on the path there.
     wait = whole(8 * 64)
     trail, undo = whole(4 * 64), 0
     for tree in range(len(roots)):

@@ -1,11 +1,11 @@
-"""Linear functions of columns as trees, for a search that knows trees alone: one tree a variable, a leaf for each of its values.
+"""Linear functions of columns as trees, for a search that works on trees only: one tree a variable, a leaf for each of its values.
 
-Whole numbers and categories have a leaf each, and nothing is off but what products round. Of real numbers, and of very many whole
-ones, a leaf stands for a part of the range: its value is that in the middle, and a second number says how far the ends are from it.
-Values that copies are compared at have leaves of their own: where both copies take one leaf, a difference of them is 0. So have the
-ends of boxes that are asked about, and some values between: a box around a row is not as far off as a part is wide. Thresholds of
-the trees end parts as well: over a cell between them the least and the largest value are those of rows in it.
-Sound? yes: the function lies within that of its leaf.   Complete? where every value has its leaf.
+Whole numbers and categories have a leaf each, and the only errors are roundings of products. For real numbers, and very many whole
+ones, a leaf covers a part of the range: its value is that in the middle, and a second number is the ends' distance from it.
+Values at which copies are compared have leaves of their own: if both copies take one leaf, their difference is 0. So have the ends
+of the questions' boxes, and some values between them, so that errors in a small box are small. Thresholds of the trees end parts as
+well: the least and the largest value over a cell between them are those of rows in it.
+Sound? yes: the function lies within the range of its leaf.   Complete? if every value has its leaf.
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ ROOM = 2.0**-45
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeTwin:
-    """ensemble: its trees; of a mean with linear functions these as trees, too, with how far they may be off (`trees.stairs`).
+    """ensemble: its trees; for a mean with linear functions also these as trees, with bounds of their errors (`trees.stairs`).
 
-    variables: raw variables that some box moves; moving: their columns; local: the domain of these alone.
+    variables: raw variables that vary in some box; moving: their columns; local: the domain of these alone.
 
     cells: those of all variables.
-    which: (Q,) the pair of values of each question, in what differs between its copies; pairs: (P,) a question of each.
+    which: (Q,) the number of each question's pair of differing values; pairs: (P,) a question of each pair.
     """
 
     problem: TwinProblem
@@ -89,8 +89,7 @@ class TreeTwin:
         return self._worth[pair]
 
     def alone(self, pair: int) -> tuple[Worth, Worth]:
-        """Return the trees of each copy by itself, for a pair of protected values, with their leaves' contributions to its
-        margin."""
+        """Return the trees of each copy alone, for a pair of protected values, with their leaves' contributions to its margin."""
         first, second = self._sides(pair)
         return self._joined(pair, first, first), self._joined(pair, second, second)
 

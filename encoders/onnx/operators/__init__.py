@@ -1,4 +1,4 @@
-"""What each ONNX operator does to affine expressions: one function an operator; `SUPPORTED` is the table of them."""
+"""The ONNX operators on affine expressions: one function for each operator; `SUPPORTED` is the table of them."""
 
 from encoders.onnx.operators.activations import ACTIVATIONS
 from encoders.onnx.operators.affine import AFFINE_OPERATORS

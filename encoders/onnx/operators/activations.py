@@ -3,8 +3,8 @@
     max(a, b) = b + relu(a - b)        |a| = a + 2 relu(-a)        leaky(a) = a + (1 - s) relu(-a)   for any slope s
     elu of any alpha = alpha elu(a) + (1 - alpha) relu(a)          celu(a) = alpha elu(a / alpha)
 
-all of it equalities of real numbers. The b and a beside a relu travel as identity neurons, which cost no branching. No tensor
-of the stored graph holds the relu's values: the import check computes them, and compares what the node gives.
+all of them equalities of real numbers. The b and a beside a relu are carried as identity neurons, which need no branching. No
+tensor of the stored graph holds the relu's values: the import check computes them, and compares the node's output.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from encoders.onnx.patterns import MADE
 from encoders.onnx.tensor import Constant, NeuronSource, OnnxNode, Result, Tensor, concatenated, source_tensor
 
 SMALL = 2.0**10
-"""A bound c up to here may stand in max(x, c) = c + relu(x - c). A huge one (exporters write "no bound" as 1e30, say) would
-swamp the numbers that it is added to; x + relu(c - x) has it in the relu only."""
+"""Bounds c up to this size use max(x, c) = c + relu(x - c). A huge one (exporters may write "no bound" as 1e30) would swamp the
+numbers that it is added to; x + relu(c - x) has it only in the relu."""
 
 
 def _relu(node: OnnxNode, pre: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def _hard_sigmoid(node: OnnxNode) -> Tensor:
 
 
 def _max_pool(node: OnnxNode) -> Result:
-    """Axis by axis, so that overlapping windows share their maxima; padded places are left out."""
+    """Pool axis by axis, so that overlapping windows share their maxima; padding is left out."""
     x = node.tensor(0)
     spatial = spatial_shape(node, x)
     for a, axis in enumerate(window_axes(node, spatial, kernel_shape(node)), start=2):
@@ -169,7 +169,7 @@ def _activation(node: OnnxNode, slope: float | Array, curve: Curve = Curve.BENT)
 
 
 def _leaky(node: OnnxNode, slope: Array) -> Tensor:
-    """A layer's own activation where its slopes (m,) are within [0, 1], else the sum of a line and a relu."""
+    """Return a layer's own activation if its slopes (m,) are within [0, 1], else the sum of a line and a relu."""
     if not np.isfinite(slope).all():
         raise node.error("its slopes hold NaN or infinite numbers")
     if ((slope >= 0) & (slope <= 1)).all():
@@ -211,7 +211,7 @@ def _elu(node: OnnxNode, alpha: float, gamma: float) -> Tensor:
 
 
 def _selu(node: OnnxNode) -> Tensor:
-    from encoders.curves.shapes import ALPHA, GAMMA  # whoever has no such curve loads no facts about them
+    from encoders.curves.shapes import ALPHA, GAMMA  # loaded only for such curves
 
     alpha, gamma = node.number("alpha", ALPHA), node.number("gamma", GAMMA)
     return _curve(node, Curve.SELU) if (alpha, gamma) == (ALPHA, GAMMA) else _elu(node, alpha, gamma)

@@ -19,7 +19,7 @@ from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_
 
 
 def broadcast(node: OnnxNode, x: Tensor, values: Array) -> tuple[Tensor, Exact]:
-    """A tensor and a constant brought to one shape by NumPy's rules, with the batch axis left alone."""
+    """Return a tensor and a constant broadcast to one shape by NumPy's rules; the batch axis stays."""
     try:
         shape = np.broadcast_shapes((1, *x.shape), values.shape)
     except ValueError as error:
@@ -33,7 +33,7 @@ def broadcast(node: OnnxNode, x: Tensor, values: Array) -> tuple[Tensor, Exact]:
 
 
 def together(node: OnnxNode, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Two tensors brought to one shape by NumPy's rules."""
+    """Return two tensors broadcast to one shape by NumPy's rules."""
     if len(x.shape) != len(y.shape):
         raise node.error(f"combines tensors with columns {x.shape} and {y.shape}; supported is one number of axes")
     try:
@@ -44,7 +44,7 @@ def together(node: OnnxNode, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plus(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
-    """The sum. What comes from fewer layers travels beside the other to its depth (a residual connection)."""
+    """Return the sum. The summand from fewer layers is carried to the depth of the other (a residual connection)."""
     wide_x, wide_y = together(node, x, y)
     if level(node, wide_x) != level(node, wide_y):
         shallow, deep = sorted((wide_x, wide_y), key=lambda tensor: level(node, tensor))
@@ -67,7 +67,7 @@ def neurons(node: OnnxNode, pre: Tensor, slope: float, curve: Curve = Curve.BENT
 
 
 def carried(node: OnnxNode, x: Tensor) -> Tensor:
-    """The tensor, for use in a later layer: as identity neurons of its own where those are fewer than the neurons it reads."""
+    """Return the tensor for use in a later layer: as own identity neurons if these are fewer than the neurons that it reads."""
     return x if x.reads <= x.size else neurons(node, x, 1.0)
 
 

@@ -1,7 +1,7 @@
 """Convolutions, average pooling, padding and sums: affine maps with few entries a row, built from index arrays.
 
-The first part says where the windows of convolutions and poolings lie (strides, dilations, paddings), and which entries
-reductions join; max pooling uses it, too.
+The first part computes the windows of convolutions and poolings (strides, dilations, paddings), and the entries that reductions
+join; max pooling uses it, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Axis:
     """The windows along one spatial axis.
 
     place: (out, kernel) position that each window's cell lies on, PADDING for none.
-    padded: (out, kernel) whether the cell lies on the axis or its declared padding (a last window may reach beyond both).
+    padded: (out, kernel) True if the cell lies on the axis or its declared padding (a last window may reach beyond both).
     """
 
     place: Integers
@@ -123,7 +123,7 @@ def _whole(node: OnnxNode, name: str, default: list[int]) -> list[int]:
 
 
 LARGEST = 2**25
-"""Weights that one convolution may spread over its positions."""
+"""The most weights of one convolution, repeated over its positions."""
 
 
 def _conv(node: OnnxNode) -> Tensor:

@@ -1,7 +1,7 @@
-"""The least, or the largest, score of several trees as one tree: what MIN and MAX of ONNX make of them, which is no sum.
+"""The least, or the largest, score of several trees as one tree, for ONNX's aggregations MIN and MAX, which are no sums.
 
-The questions of each tree follow at the leaves of those before it, without those that earlier questions have answered, and without
-the trees that no longer change the score. Comparing rounds nothing, so the one tree is exact.
+Each tree is appended at the leaves of those before it, without splits that are decided by earlier ones, and without trees that can
+no longer change the score. Comparisons do not round, so the one tree is exact.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from encoders.network import Array, Integers
 
 MOST_LEAVES = 1 << 14
 EVERY = (-np.inf, np.inf, True)
-"""What is left of a feature before any question: numbers above the first and at most the second, and whether NaN is left."""
+"""The range of a feature before any split: numbers above the first and at most the second, and True if NaN is possible."""
 LEAF = (-1, 0.0, 0, 0, False, 0.0)
 Nodes = dict[str, npt.NDArray[Any]]
 """feature (-1 for a leaf), threshold, left, right and missing_left of nodes (K,), as `StoredTrees` has them, in this order."""
 
 
 def least_tree(root: Integers, nodes: Nodes, value: Array, *, largest: bool) -> tuple[Nodes, Array] | None:
-    """Return the tree of the least scores, or of the largest, with node 0 for its root, and its values; None where it has more than
+    """Return the tree of the least scores, or of the largest, with node 0 as its root, and its values; None if it has more than
     MOST_LEAVES leaves.
 
     root: (T,) of the trees.   value: (K,) scores of leaves.

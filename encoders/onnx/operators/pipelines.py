@@ -22,9 +22,9 @@ from encoders.onnx.operators.shapes import SHAPE_OPERATORS
 from encoders.onnx.tensor import OnnxNode, Result, Tensor
 
 LARGEST = 2**24
-"""Integers up to here are float32 numbers."""
+"""Integers up to this size are float32 numbers."""
 MOST = 2**24
-"""Weights of one encoder or embedding."""
+"""The most weights of one encoder or embedding."""
 
 
 def _scaler(node: OnnxNode) -> Tensor:
@@ -40,7 +40,7 @@ def _scaler(node: OnnxNode) -> Tensor:
 
 
 def _imputer(node: OnnxNode) -> Tensor:
-    """ai.onnx.ml Imputer of NaN: rows that have all their values pass as they are, and no others are asked about."""
+    """ai.onnx.ml Imputer of NaN: complete rows pass unchanged, and no others are in the domain."""
     if not math.isnan(node.number("replaced_value_float", 0.0)):
         raise node.error("replaces a number by another one, a jump; supported are imputers of missing values, NaN")
     return node.tensor(0)
@@ -80,7 +80,7 @@ def _finite(node: OnnxNode, name: str) -> np.ndarray:
 
 
 def _cast(node: OnnxNode) -> Tensor:
-    """Floats stay what they are. A raw column may become an integer, to be encoded; integers may become floats."""
+    """Cast: floats stay unchanged. A raw column may become an integer, to be encoded; integers may become floats."""
     x, to = node.tensor(0), node.attributes.get("to")
     raw = x.raw if x.raw is not None else np.full(x.size, -1)
     kinds = {node.columns.feed(int(column)).kind for column in np.unique(raw[raw >= 0])}
@@ -172,7 +172,7 @@ def _categories(node: OnnxNode, listed: object) -> tuple[Category, ...]:
 
 
 def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...], width: int = 1) -> np.ndarray:
-    """First column of the one-hot block of every entry.   width: numbers that the node gives for a category."""
+    """Return the first column of the one-hot block of every entry.   width: numbers in the node's output for a category."""
     if x.raw is None or (x.raw < 0).any():
         raise node.error("encodes numbers that the model has computed, a step function of them; supported is an encoder of the "
                          "model's input columns")
@@ -199,4 +199,4 @@ KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "Gather", "Impute
 """Operators that move or encode columns of the table without computing with them."""
 
 TAKE_WHOLE = {*KEEP_RAW, "LinearClassifier", "LinearRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleRegressor"}
-"""Operators that take integers: those that do not keep them compute with them, or compare them, in float32."""
+"""Operators that take integers: those that do not keep them raw compute with them, or compare them, in float32."""

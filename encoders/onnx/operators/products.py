@@ -3,8 +3,8 @@
     x y = ((x + y)^2 - (x - y)^2) / 4        x^2 is one square, not two
 
 both equalities of real numbers. Where x and y read the same columns and one is by far the larger, rounding their sum to float64
-would lose the other, so it is x / s and s y, s a power of 2, that are added. No tensor of the stored graph holds the squares: the
-import check computes them, and compares what the node gives.
+would lose the other, so x / s and s y are added, s a power of 2. No tensor of the stored graph holds the squares: the import check
+computes them, and compares the node's output.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from encoders.onnx.operators.convolution import joined
 from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
 
 MOST_FACTORS = 8
-"""Of one product: each makes the network a layer deeper, and its numbers as large as the others together."""
+"""The most factors of one product: each makes the network a layer deeper, and multiplies the sizes of its numbers."""
 UNEVEN = 24
-"""Powers of 2 between two factors, from which on their sum, rounded, has lost more than float32 does."""
+"""If the sizes of two factors differ by so many powers of 2, their rounded sum has a larger error than float32."""
 
 
 def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _between(x: Tensor, y: Tensor) -> Array:
-    """(m,) half the powers of 2 between the sizes of the entries of x and y, 0 where these are near each other."""
+    """Return (m,) half the powers of 2 between the sizes of the entries of x and y, 0 where these are near each other."""
     sizes = []
     for one in (x, y):
         sizes.append(one.const.size.copy())

@@ -13,7 +13,7 @@ import numpy as np
 from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
 
 BATCH = -0x5EED
-"""Stands for an open batch size in constants computed from a tensor's shape; only Reshape may meet it."""
+"""The mark of an open batch size in constants computed from a tensor's shape; only Reshape accepts it."""
 
 UNBOUNDED = 2**31 - 1
 """Exporters write an open end of a slice as the largest int32 or int64."""

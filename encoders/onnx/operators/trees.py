@@ -1,6 +1,6 @@
 """Tree ensembles of ONNX: TreeEnsembleRegressor (ai.onnx.ml 1 and 3) and TreeEnsemble (5), as arrays over the node's own features.
 
-A TreeEnsembleClassifier only ends a graph; `encoders.onnx.file` turns it into a regressor of its scores.
+A TreeEnsembleClassifier can only end a graph; `encoders.onnx.file` turns it into a regressor of its scores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 MOST_TARGETS = 1024
-"""Of one ensemble: a leaf has a number for each of them."""
+"""The most targets of one ensemble: a leaf has a number for each of them."""
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 
 
@@ -28,7 +28,7 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 class StoredTrees:
     """Trees as `encoders.trees.TreeEnsemble` has them, but over the features (F,) of the node's input tensor.
 
-    sets: features that are asked whether they are in a set of numbers. They must be whole: of fractions onnxruntime truncates some.
+    sets: features with splits by a set of numbers. They must be whole, as onnxruntime truncates some fractions.
     """
 
     root: Integers
@@ -75,7 +75,7 @@ def _regressor(node: OnnxNode) -> Result:
 
 
 def _tree_ensemble(node: OnnxNode) -> Result:
-    """ai.onnx.ml TreeEnsemble (since version 5): inner nodes and leaves are listed apart, a leaf has one weight."""
+    """ai.onnx.ml TreeEnsemble (since version 5): inner nodes and leaves are in separate lists, and a leaf has one weight."""
     _no_transform(node, TRANSFORMS[int(node.number("post_transform", 0))])
     mode, threshold = (_tensor(node, f"nodes_{name}") for name in ("modes", "splits"))
     feature, target = _integers(node, "nodes_featureids"), _integers(node, "leaf_targetids")
@@ -103,7 +103,7 @@ def _tree_ensemble(node: OnnxNode) -> Result:
 def _without_sets(
     node: OnnxNode, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array
 ) -> tuple[tuple[npt.NDArray[np.generic], ...], tuple[Integers, Integers], Array]:
-    """Return the nodes with a question "is it equal" for every member of a set, one after the other, in place of BRANCH_MEMBER."""
+    """Return the nodes with one "equal" split for every member of a set, one after the other, in place of BRANCH_MEMBER."""
     members = np.flatnonzero(asked[0] == MEMBER)
     if not len(members):
         return asked, below, value
@@ -115,7 +115,7 @@ def _without_sets(
                          "'BRANCH_MEMBER'; every node needs one that is not empty")
     mode, feature, threshold, tracks = (np.array(one) for one in asked)
     true, false = (one.copy() for one in below)
-    more: list[tuple[int, float, int]] = []     # of which node, a member, and where those go who are no member
+    more: list[tuple[int, float, int]] = []     # node, member, and the branch of values that are no member
     for at, numbers in zip(members.tolist(), sets, strict=True):
         first, otherwise = len(value) + len(more), int(false[at])
         mode[at], threshold[at] = EQ, numbers[0]
@@ -136,8 +136,8 @@ def _ensemble(
     node: OnnxNode, root: Integers, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array,
     base: Array, aggregation: str, sets: Integers,
 ) -> Result:
-    """Bring all comparisons into one shape. asked: mode, feature, threshold, and whether a missing value goes the true way.
-    sets: features that were asked whether they are in a set."""
+    """Bring all comparisons into one form. asked: mode, feature, threshold, and whether a missing value takes the true branch.
+    sets: features with splits by a set."""
     x = node.tensor(0)
     mode, feature, tracks = (np.asarray(asked[k], dtype=np.int64) for k in (0, 1, 3))
     threshold, k = np.asarray(asked[2], dtype=np.float64), len(value)
@@ -157,9 +157,9 @@ def _ensemble(
         averaged = value / len(root)
         exact = bool((averaged * len(root) == value).all()) and len(root) & (len(root) - 1) == 0
         value = averaged
-    # float32 numbers are compared: what lies below t is at most the next one below
+    # float32 numbers are compared: a number below t is at most the next one below
     at_most = floor32(threshold)
-    with np.errstate(over="ignore"):    # below the least of them, by which CatBoost asks for missing values
+    with np.errstate(over="ignore"):    # overflow below the least float32 number, with which CatBoost tests for missing values
         under = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
     strictly = np.where(at_most == threshold, under, at_most)
     bound = np.where((mode == LT) | (mode == GTE), strictly, at_most)
@@ -168,7 +168,7 @@ def _ensemble(
     missing_true = (tracks == 1) | (mode == NEQ)        # NaN is unequal to everything, and otherwise no comparison holds
     missing_left = np.where(swapped, ~missing_true, missing_true)
     equal = np.flatnonzero((mode == EQ) | (mode == NEQ))
-    second = k + np.arange(len(equal))                  # x = t: at most t, and then not below it
+    second = k + np.arange(len(equal))                  # x = t: at most t, and not below it
     here, there = left[equal], right[equal]
     left[equal] = second
     never = at_most[equal] != threshold[equal]
@@ -191,7 +191,7 @@ def _ensemble(
 
 
 def _joined(node: OnnxNode, root: Integers, nodes: Nodes, value: Array, aggregation: str) -> tuple[Integers, Nodes, Array]:
-    """Return one tree in the place of those whose least or largest score counts."""
+    """Return one tree in place of several of which the least or largest score counts."""
     what = f"aggregate_function {aggregation!r} of {len(root):,} trees"
     if value.shape[1] > 1:
         raise node.error(f"{what} with {value.shape[1]} scores; supported is one: export each score as a model of its own")
@@ -203,7 +203,7 @@ def _joined(node: OnnxNode, root: Integers, nodes: Nodes, value: Array, aggregat
 
 
 def floor32(values: Array) -> Array:
-    """The largest float32 numbers that are at most `values`, as float64."""
+    """Return the largest float32 numbers that are at most `values`, as float64."""
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
         return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
@@ -239,14 +239,14 @@ def _integers(node: OnnxNode, name: str) -> Integers:
 
 
 def _numbers(node: OnnxNode, name: str) -> Array:
-    """Stored numbers, float32 in a list or float64 in a tensor."""
+    """Return stored numbers, float32 in a list or float64 in a tensor."""
     if f"{name}_as_tensor" in node.attributes:
         return _tensor(node, f"{name}_as_tensor").astype(np.float64)
     return np.array(node.numbers(name) or [], dtype=np.float64)
 
 
 def _keys(node: OnnxNode, treeid: Integers, nodeid: Integers) -> Integers:
-    """One number for each node, of tree and node."""
+    """Return one number for each pair of tree and node."""
     if not len(treeid) or len(nodeid) != len(treeid) or (treeid < 0).any() or (nodeid < 0).any() or (nodeid >= 2**31).any():
         raise node.error("its lists of nodes are empty, or have different lengths")
     key = treeid * 2**31 + nodeid
@@ -256,7 +256,7 @@ def _keys(node: OnnxNode, treeid: Integers, nodeid: Integers) -> Integers:
 
 
 def _found(node: OnnxNode, key: Integers, treeid: Integers, nodeid: Integers, needed: Booleans | None) -> Integers:
-    """Positions of nodes among `key`; where they are not `needed` any will do."""
+    """Return the positions of nodes in `key`; any position for those that are not `needed`."""
     if len(treeid) != len(nodeid):
         raise node.error("its lists of nodes have different lengths")
     order = np.argsort(key)

@@ -400,11 +400,11 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
     problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
 
-    def ask(_: TwinProblem, __: str, epsilon: float, *___: Any) -> gap_of_trees._Said:
+    def ask(_: TwinProblem, __: str, epsilon: float, *___: Any) -> gap_of_trees._Answer:
         asked.append(epsilon)
         none = np.empty(0, dtype=np.int64)
         proofs: list[list[Tree]] | None = [] if epsilon >= 0.5 else None
-        return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1)
+        return gap_of_trees._Answer(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1)
 
     monkeypatch.setattr(gap_of_trees, "_ask", ask)
     with parallel_config(backend="threading"):

@@ -42,7 +42,7 @@ CLIMB = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Said:
+class _Answer:
     """The answer about one epsilon: points (N, V) of questions (N,) with larger gaps; or proofs [question][direction] that there is
     none; or neither, and the limit that ended it.   nodes: boxes bounded."""
 
@@ -67,17 +67,17 @@ class _Bracket:
         """A lower bound of the largest gap."""
         return max(self.ascent.best, 0.0)
 
-    def learn(self, epsilon: float, said: _Said) -> bool | None:
+    def learn(self, epsilon: float, answer: _Answer) -> bool | None:
         """Update the bounds with an answer to "is every gap at most epsilon?": True, False, or None (not decided)."""
-        self.nodes += said.nodes
+        self.nodes += answer.nodes
         before = self.least
-        if len(said.question):
-            self.ascent.from_rows(said.question, said.point)
+        if len(answer.question):
+            self.ascent.from_rows(answer.question, answer.point)
             return False if self.least > before else None
-        if said.proofs is None:
+        if answer.proofs is None:
             return None
         if epsilon < self.upper:
-            self.upper, self.proofs = epsilon, said.proofs
+            self.upper, self.proofs = epsilon, answer.proofs
         return True
 
 
@@ -101,7 +101,7 @@ def largest_gap_of_trees(
         known.ascent.run(lambda: interrupted() or clock.now() >= climbed)
         if progress is not None:
             progress(known.least, known.upper)
-        asked: Shared[Callable[..., _Said]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
+        asked: Shared[Callable[..., _Answer]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
         helpers = Helpers(asked, jobs)
         near, hard = True, 0.0      # True: ask next just above the best gap; the largest epsilon that took too long
         while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
@@ -127,11 +127,11 @@ def largest_gap_of_trees(
                 (one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31))), until) for one in epsilons
             ]
             near = late = False
-            for one, said in zip(epsilons, helpers.together(questions), strict=True):
-                closed = known.learn(one, said)
+            for one, answer in zip(epsilons, helpers.together(questions), strict=True):
+                closed = known.learn(one, answer)
                 near |= closed is False      # a larger gap was found: ask just above it next
                 if closed is None and one < known.upper:
-                    hard, late, out_of = one, True, said.out_of
+                    hard, late, out_of = one, True, answer.out_of
             if late and known.upper - hard <= tolerance / 2:
                 break
             if progress is not None:
@@ -143,7 +143,7 @@ def largest_gap_of_trees(
     )
 
 
-def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, until: Deadline) -> _Said:
+def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, until: Deadline) -> _Answer:
     """Decide whether any gap of all pairs is more than epsilon."""
     every = np.arange(len(problem.batch))
     found = decide(
@@ -157,7 +157,7 @@ def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, unt
         proofs = [list(row) for row in zip(*both, strict=True)]
     point, short = found.witness[question, direction], set(found.out_of.tolist())
     out_of: OutOf = "time" if "time" in short else "nodes" if OUT_OF_NODES in short else "float"
-    return _Said(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(found.nodes.sum()))
+    return _Answer(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(found.nodes.sum()))
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:
