@@ -1,1 +1,1 @@
-"""Arrays of verifair: the network, the numeric problem, rigorous bounds, and how they become programs. Imports solvers only."""
+"""The arrays of verifair: models, numeric problems, rigorous bounds, and their encodings as programs. Imports solvers only."""

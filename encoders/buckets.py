@@ -1,10 +1,10 @@
-"""Uniform buckets (i / B, (i + 1) / B] of [0, 1], the first one closed: which of them holds a probability, exactly.
+"""Uniform buckets (i / B, (i + 1) / B] of [0, 1], the first one closed, and the exact bucket of a probability.
 
 Probabilities are logistic functions of logits, softmax of several, or shares: an exact logit or share is put into its bucket in
 ball arithmetic (Arb, through python-flint), once and rigorously. A probability of 1/2, a logit of 0, is in the lower of two
-buckets, as it is decided. Of a smooth model nothing is exact: where balls around its margin reach two buckets at every precision,
-both are named.
-Sound? yes.   Complete? but for margins of smooth models that are the border of a bucket, or nearer to it than balls resolve.
+buckets, as decisions have it. Smooth models have no exact values: if balls around a margin reach two buckets at every precision,
+both are returned.
+Sound? yes.   Complete? except for margins of smooth models on the border of a bucket, or nearer to it than balls resolve.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
 
 
 def bucket(a: Fraction, buckets: int) -> int:
-    """Return which bucket holds sigma(a), exactly."""
+    """Return the bucket that holds sigma(a), exactly."""
     for k in range(buckets - 1, 0, -1):
         # sigma(a) > k / B, with equality only where both are 1/2: e^a is irrational for every other rational a.
         if a > 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
@@ -55,12 +55,12 @@ def bucket(a: Fraction, buckets: int) -> int:
 
 
 def share_bucket(a: Fraction, buckets: int) -> int:
-    """Return which bucket holds a + 1/2, exactly."""
+    """Return the bucket that holds a + 1/2, exactly."""
     return min(max(ceil((a + Fraction(1, 2)) * buckets) - 1, 0), buckets - 1)
 
 
 def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], buckets: int) -> int:
-    """Return which bucket holds the probability of the favoured ones of several classes under softmax, exactly.
+    """Return the bucket that holds the probability of the favoured ones of several classes under softmax, exactly.
 
     The probability is k / B iff the sum of (B [c is favoured] - k) e^f_c is 0. By Lindemann-Weierstrass it is only where, logit by
     logit, the coefficients of equal logits cancel: a tie, which is in the lower bucket. More precision decides all else.
@@ -108,7 +108,7 @@ def buckets_of(model: Model, inputs: Array, buckets: int) -> Integers:
 
 
 def _enclosed(model: Model, inputs: Array, buckets: int, group: Collection[int] | None) -> Integers:
-    """Return the same of a smooth model, whose outputs are logits of classes where a group of them is given."""
+    """Return the same for a smooth model. group: if given, its outputs are logits of classes, and these are the favourable ones."""
     found, left = np.tile([0, buckets - 1], (len(inputs), 1)), np.arange(len(inputs))
     for bits in PRECISIONS:
         with precision(bits):
@@ -129,6 +129,6 @@ def _enclosed(model: Model, inputs: Array, buckets: int, group: Collection[int] 
 
 
 def _softmax(logits: Sequence[arb], favoured: Collection[int]) -> arb:
-    """Return the probability of the favoured ones of several classes; the largest logit is near 0, or all are."""
+    """Return the probability of the favoured ones of several classes. Requires a largest logit near 0."""
     powers = [one.exp() for one in logits]
     return sum((powers[c] for c in favoured), arb(0)) / sum(powers, arb(0))

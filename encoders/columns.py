@@ -1,4 +1,4 @@
-"""Columns that a model does not have: a one-hot block without one of its categories, as dummy variables of a regression are."""
+"""Models over more columns than they read, for example if a one-hot block lacks a category (dummy variables of a regression)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from encoders.trees.mean import MeanOfTrees
 
 
 def with_columns(model: Model, place: Integers, columns: int) -> Model:
-    """Return the same model, as it was read, over more columns: it reads, and is fed, its own n alone, at `place` (n,)."""
+    """Return the model, as it was read, over more columns: it reads only its own n columns, at `place` (n,)."""
     feeds = tuple(replace(feed, start=np.where(feed.start == NO_COLUMN, NO_COLUMN, place[feed.start])) for feed in model.feeds)
     trees = model.trees if isinstance(model, MeanOfTrees) else model
     if isinstance(trees, TreeEnsemble):
@@ -22,7 +22,7 @@ def with_columns(model: Model, place: Integers, columns: int) -> Model:
         lines = None if model.lines is None else model.lines @ np.eye(columns)[place]
         return replace(model, trees=trees, feeds=feeds, lines=lines)
     assert isinstance(model, Network), type(model)
-    pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact; `replace` would ask smooth layers for a slope
+    pick = np.eye(columns)[place]  # 0 and 1, so that products are exact; `replace` would read a smooth layer's slope
     (first, *others), records = model.layers, model.rounding
     if records is not None and records[0].size is not None:
         records = (replace(records[0], size=records[0].size @ pick), *records[1:])

@@ -1,11 +1,11 @@
-"""What a model's outputs become where the decision is more than "the logit is above 0": appended layers, or one more tree.
+"""Decisions other than "the logit is above 0" as models: layers are appended to the model's outputs, or one more tree is added.
 
     Threshold    g = v - t, or t - v, of the only output v:  v > t  iff  v - t > 0,  and  v >= t  iff not  t - v > 0
     Favoured     for a group S of classes  g = max of f_c in S - max of f_c outside,  or with odds the log-odds of S under softmax,
                  g = log sum of e^f_c in S - log sum of e^f_c outside:  sigma(g) is the probability of S
 
 Maxima are made of neurons, max(a, b) = b + relu(a - b), and so are log-sums, log(e^a + e^b) = b + softplus(a - b). Only numbers 1
-and -1, and t, are added to what the model holds, so nothing is rounded: g is the same function of the stored weights.
+and -1, and t, are added to the stored weights, so nothing is rounded: g is an exact function of the stored weights.
 
 argmax gives a tie to the lower class. So "class c or a higher one" is g > 0 for S = {c, c + 1, ...}, and "class c or a lower one"
 is not g > 0 for the classes above c, ties included. For any other S a tie of a class in S with one outside counts as outside.
@@ -69,7 +69,7 @@ def decided(model: Model, decision: Decision) -> Model:
     """Return the model whose outputs are g: one, or one for each group.
 
     Requires: a model as it was read, with one output for a Threshold, else with every class of the groups and some beside them.
-    What is compared of a tree ensemble's classes is no sum of leaves (`encoders.trees.compared`); shares of votes are.
+    The margin of a tree ensemble's classes is no sum of leaves (`encoders.trees.compared`); that of shares of votes is.
     """
     whole = model.whole
     if isinstance(whole, TreeEnsemble):
@@ -99,7 +99,7 @@ def _log_sum(outputs: Array) -> Array:
 
 
 def _record(layer: Layer) -> Rounding:
-    """Return what a float32 runtime may do to an appended layer: it compares outputs, or subtracts them first, and rounds that."""
+    """Return the float32 roundings of an appended layer: a runtime compares outputs, or subtracts them first, and rounds that."""
     size = np.abs(layer.bias)
     reach = float((np.abs(layer.weight).sum(axis=1) + size).max())
     return Rounding(size=None, bias_size=size, operations=layer.weight.shape[1] + 1, reach=reach)
@@ -112,7 +112,7 @@ def _above(decision: Threshold) -> list[Layer]:
 
 def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
     sign, last = -1.0 if decision.below else 1.0, len(model.column)
-    at = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # of shares, which have been made TIE less
+    at = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # shares were lowered by TIE
     return replace(
         model, root=np.append(model.root, last), column=np.append(model.column, -1), threshold=np.append(model.threshold, 0.0),
         left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
@@ -122,7 +122,7 @@ def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
 
 
 def _share_of_trees(model: TreeEnsemble, decision: Favoured) -> TreeEnsemble:
-    """Return the ensemble of a group's share of votes less 1/2: every tree once for each class, so that nothing is rounded."""
+    """Return the ensemble for a group's share of votes less 1/2: every tree once for each class, so that nothing is rounded."""
     (group,) = decision.groups
     count, nodes = len(group), len(model.column)
     bases = np.append(model.base[list(group)], -0.5)
@@ -160,7 +160,7 @@ def _compared(outputs: int, decision: Favoured) -> list[Layer]:
 
 
 def _halved(sides: Iterable[Sequence[Array]], odds: bool) -> tuple[list[list[Array]], Layer]:
-    """Return the sides over the outputs of one more layer, two terms a, b of each made one, and that layer."""
+    """Return a further layer that combines the terms of each side in pairs a, b, and the sides over its outputs."""
     rows: list[Array] = []
     bent: list[bool] = []
     places: list[list[tuple[int, ...]]] = []

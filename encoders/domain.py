@@ -1,12 +1,12 @@
-"""The domain: what the raw variables are, how they become network inputs, which rows are legal, and how boxes are cut.
+"""The domain: raw variables, their encoding as network inputs, the legal rows, and cuts of boxes.
 
 A *raw variable* is one feature of the schema: a number in its own unit, or the index of a category. Boxes, lattices and
-splits live in raw variables, where integers are exact. The network is fed float32 columns:
+splits are in raw variables, where integers are exact. The network's inputs are float32 columns:
 
     number      column = float32((raw - offset) / scale)
     one-hot     columns = e_raw  (raw is the index of the category)
 
-so the input of the network at a raw point is *defined* as that float32 vector, exactly what a runtime is fed. Rounding to
+so the input of the network at a raw point is *defined* as that float32 vector, exactly the runtime's input. Rounding to
 float32 is monotone, hence an interval of raw values maps into the interval of the rounded ends: boxes need no extra slack.
 """
 
@@ -23,7 +23,7 @@ from encoders.network import Array, Booleans, Integers
 
 
 class Batched:
-    """Base of dataclasses whose fields are arrays with one first axis in common: that of the boxes, points or regions held."""
+    """Base of dataclasses whose fields are arrays with a common first axis: that of boxes, points or regions."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -31,12 +31,12 @@ class Batched:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
     def take(self, index: Integers | Booleans | slice) -> Self:
-        """Some of them."""
+        """Return some of the items."""
         return type(self)(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """One batch of several, in their order."""
+        """Return several batches as one, in their order."""
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__})
 
 
@@ -52,7 +52,7 @@ class Forbidden:
     upper: Array
 
     def contain(self, lower: Array, upper: Array) -> Booleans:
-        """(B,) which raw boxes [lower, upper] (B, V) lie wholly within one forbidden box: none of their points is legal."""
+        """Return (B,) True for raw boxes [lower, upper] (B, V) that lie in one forbidden box: none of their points is legal."""
         found = np.zeros(len(lower), dtype=bool)
         for low, high in zip(self.lower, self.upper, strict=True):  # a handful of boxes: memory matters more than the loop
             v = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
@@ -60,7 +60,7 @@ class Forbidden:
         return found
 
     def common(self, lower: Array, upper: Array) -> Iterator[Array]:
-        """(B, V) how wide is what raw boxes [lower, upper] have in common with each forbidden one; negative where nothing is."""
+        """Yield (B, V) for each forbidden box: widths of its intersections with raw boxes [lower, upper], negative if empty."""
         return (np.minimum(upper, high) - np.maximum(lower, low) for low, high in zip(self.lower, self.upper, strict=True))
 
 
@@ -94,8 +94,8 @@ class Domain:
         return int(self.width.sum())
 
     def take(self, variables: Integers) -> Domain:
-        """The domain of some of the variables, its columns packed in the given order. What is forbidden is about whole rows
-        and does not come along."""
+        """Return the domain of some of the variables, its columns packed in the given order. Forbidden boxes are left out, as they
+        are about whole rows."""
         width = self.width[variables]
         return Domain(
             integer=self.integer[variables], lower=self.lower[variables], upper=self.upper[variables],
@@ -104,16 +104,16 @@ class Domain:
         )
 
     def columns_of(self, variables: Integers) -> Integers:
-        """Positions of the network columns of some variables, in their order."""
+        """Return the positions of the network columns of some variables, in their order."""
         blocks = [np.arange(self.start[v], self.start[v] + self.width[v]) for v in variables]
         return np.concatenate([np.empty(0, dtype=np.int64), *blocks])
 
     def encode(self, raw: Array) -> Array:
-        """Network inputs (B, n) of raw points (B, V): float64 arrays whose entries are float32 numbers."""
+        """Return network inputs (B, n) of raw points (B, V): float64 arrays whose entries are float32 numbers."""
         return self.box(raw, raw)[0]
 
     def box(self, lower: Array, upper: Array) -> tuple[Array, Array]:
-        """The network box (B, n), (B, n) that holds every input of a raw point in [lower, upper] (B, V).
+        """Return the network box (B, n), (B, n) that holds every input of a raw point in [lower, upper] (B, V).
 
         Exact for numbers (the ends are inputs themselves). A one-hot block becomes 0/1 intervals: sound, and exact as soon
         as one category is left.
@@ -133,19 +133,19 @@ class Domain:
         return low, high
 
     def within(self, raw: Array) -> Booleans:
-        """(B,) which raw points (B, V) lie inside the declared ranges, whole where they must be."""
+        """Return (B,) True for raw points (B, V) inside the declared ranges, with whole numbers where they must be."""
         whole = ~self.integer | (raw == np.floor(raw))
         return np.asarray(((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1))
 
     def legal(self, raw: Array) -> Booleans:
-        """(B,) which raw points (B, V) are legal rows: within the ranges and not forbidden."""
+        """Return (B,) True for raw points (B, V) that are legal rows: within the ranges and not forbidden."""
         return np.asarray(self.within(raw) & ~self.impossible(raw, raw))
 
     def middle(self, lower: Array, upper: Array) -> Array:
-        """A legal raw point (B, V) in the middle of each raw box lower, upper (B, V), and where to cut it.
+        """Return a raw point (B, V) in the middle of each raw box lower, upper (B, V), within the ranges; it is also the cut.
 
-        Of an interval with several whole numbers it is one below the upper end. Requires whole ends of at most 2^53 where values
-        are whole. NaN where an end is NaN, or both are infinite.
+        In an interval with several whole numbers it is below the upper end. Requires whole ends of at most 2^53 where values are
+        whole. NaN where an end is NaN, or both are infinite.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             width = upper - lower
@@ -156,13 +156,13 @@ class Domain:
         return np.where(self.integer, np.minimum(np.floor(middle), np.maximum(upper - 1, lower)), middle)
 
     def divisible(self, lower: Array, upper: Array) -> Booleans:
-        """(B, V) along which variables raw boxes can be cut: a real interval needs a float64 strictly inside. False where an end
-        is NaN or infinite."""
+        """Return (B, V) True for variables along which raw boxes can be cut: a real interval needs a float64 strictly inside. False
+        where an end is NaN or infinite."""
         middle = self.middle(lower, upper)
         return np.asarray((middle < upper) & (middle + self.integer > lower))
 
     def halves(self, lower: Array, upper: Array, variable: npt.ArrayLike, cut: npt.ArrayLike) -> tuple[Array, Array]:
-        """The ends (2 B, V), (2 B, V) of raw boxes cut along a variable (B,): all left halves, up to the cut, then all right ones.
+        """Return the ends (2 B, V), (2 B, V) of raw boxes cut along a variable (B,): all left halves, then all right ones.
 
         A real interval shares its cut; of whole numbers the right half begins at the next one.
         """
@@ -172,7 +172,7 @@ class Domain:
         return np.concatenate([lower, right]), np.concatenate([left, upper])
 
     def impossible(self, lower: Array, upper: Array) -> Booleans:
-        """(B,) which raw boxes hold no legal row (of those forbidden as a whole; see `Forbidden.contain`)."""
+        """Return (B,) True for raw boxes without a legal row, as they lie in one forbidden box (see `Forbidden.contain`)."""
         return np.zeros(len(lower), dtype=bool) if self.forbidden is None else self.forbidden.contain(lower, upper)
 
 
@@ -187,12 +187,12 @@ class Regions(Batched):
 
     @staticmethod
     def whole(lower: Array, upper: Array, neurons: int = 0) -> Regions:
-        """Return one box (V,), (V,), no sign fixed."""
+        """Return one box (V,), (V,) without fixed signs."""
         free = np.zeros((1, neurons), dtype=bool)
         return Regions(lower=lower[None], upper=upper[None], active=free, inactive=free)
 
     def halves(self, domain: Domain, feature: Integers, cut: Array) -> Regions:
-        """Return the regions that splits (B,) leave, as nodes of a tree name them: all first halves, then all second ones."""
+        """Return the halves of regions after splits (B,), given as in a `Tree`: all first halves, then all second ones."""
         both, count = Regions.join([self, self]), len(self)
         box, sign = np.flatnonzero(feature >= 0), np.flatnonzero(feature < -1)
         at = np.concatenate([box, count + box])

@@ -1,4 +1,4 @@
-"""What can be wrong with a model file. Each message names the file, the node, what was found and what is supported."""
+"""Errors of model files. Each message names the file, the node, the problem, and what is supported instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModelError(Exception):
         super().__init__(f"{path}: {where}{problem}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross process borders (joblib): rebuild from the finished message, not from the arguments above."""
+        """Pickle the error for other processes (joblib): it is rebuilt from its message, not from the arguments above."""
         return _rebuilt, (type(self), str(self), self.node, self.op)
 
 
@@ -32,7 +32,7 @@ class ModelFileError(ModelError):
 
 
 class CurveError(ModelError):
-    """A network with smooth neurons (tanh, GELU ...) in a hidden layer where only piecewise-linear ones will do."""
+    """A network with smooth neurons (tanh, GELU ...) in a hidden layer, where piecewise-linear ones are required."""
 
 
 def _rebuilt(kind: type[ModelError], message: str, node: str | None, op: str | None) -> ModelError:

@@ -1,4 +1,4 @@
-"""The margins of both copies at raw points: in float64 to look for witnesses, exactly to confirm them."""
+"""The margins of both copies at raw points: in float64 to search for witnesses, exactly to confirm them."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from encoders.problem import Goal, TwinProblem
 from solvers import clock
 
 EXACT, BALL = 12, 3000
-"""Multiplications of float64 that one of exact arithmetic, and one of ball arithmetic, takes as long as."""
+"""Float64 multiplications that take as long as one in exact arithmetic, and one in ball arithmetic."""
 OF_TREES = 64
-"""Balls of a row that functions of trees' scores take, about: the scores themselves are exact."""
+"""Ball operations for functions of trees' scores in a row, about: the scores themselves are exact."""
 EXACT_POINTS = 128
-"""Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
+"""Points evaluated exactly at once, so that their limbs in a wide layer fit the cache."""
 
 
 WORK = 1 << 30
-"""Multiplications of one go, about a tenth of a second."""
+"""Multiplications of one evaluation, about a tenth of a second."""
 
 
 def at_once(network: Model, most: int) -> int:
-    """How many of `most` pairs of points to evaluate in one go: fewer of large networks, so that a deadline need not wait."""
+    """Return how many of `most` pairs of points to evaluate at once: fewer for large networks, so that deadlines are met."""
     return int(min(max(WORK // (2 * network.work), 16), most))
 
 
 EXACTLY = 1e-7
-"""Seconds for each of a network's weights that its first exact evaluation takes, with onnxruntime's: both convert them."""
+"""Seconds of the first exact evaluation, and of onnxruntime's, for each of the network's weights: both convert these first."""
 
 
 def seconds_exactly(network: Model) -> float:
-    """Return what confirming a first point exactly takes: time that a search leaves for it."""
+    """Return the seconds to confirm a first point exactly, which a search reserves."""
     return EXACTLY * network.work
 
 
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:
-    """Network inputs x and x' (B, n) of raw points (B, V) of the given questions."""
+    """Return network inputs x and x' (B, n) of raw points (B, V) of the given questions."""
     second = problem.batch.take(question).second(raw)
     return problem.domain.encode(raw), problem.domain.encode(second)
 
 
 def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Booleans, Booleans, Array]:
-    """Which goals are met, and which are not met (B, G), at raw points (B, V), and the margins (B, 2) for display.
+    """Return (B, G) True for goals that are met at raw points (B, V), (B, G) True for goals that are not, and the margins (B, 2).
 
-    For a piecewise-linear network every goal is the one or the other. For a smooth one a goal may be neither: values are enclosed
-    by balls, and a row that is 0, or nearer to 0 than PRECISIONS resolve, stays undecided.
+    For a piecewise-linear network every goal is one or the other. For a smooth one a goal may be neither: values are enclosed
+    by balls, and a row that is 0, or nearer to 0 than PRECISIONS resolve, stays undecided. The margins are for display.
     Sound? yes.  Complete? for piecewise-linear networks.
     """
     if problem.network.piecewise_linear:
@@ -71,7 +71,7 @@ def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple
 def _by_balls(
     problem: TwinProblem, question: Integers, raw: Array, bits: int, at: Integers, into: tuple[Booleans, Booleans, Array]
 ) -> None:
-    """One precision's word on goals at raw points (B, V), into rows `at` of met, unmet and margins."""
+    """Decide goals at raw points (B, V) with one precision; write the results into rows `at` of met, unmet and margins."""
     met, unmet, margins = into
     x, x_prime = pair(problem, question, raw)
     network = problem.network
@@ -94,12 +94,12 @@ def _by_balls(
 
 
 def _sharp(g: arb) -> bool:
-    """Whether a ball is as narrow as float64 can show it: margins are reported as the values themselves."""
+    """Return True if a ball is narrower than float64 resolves, so that its middle can be reported as the margin."""
     return bool(g.rad() * 2**56 < 1 + abs(g.mid()))
 
 
 def _row_values(goal: Goal, g: arb, g_prime: arb, same: bool) -> list[arb]:
-    """The rows at margins g, g', which are one number where they are the `same`: then g - g' is 0 and no ball around it."""
+    """Return the rows' values at margins g, g'. If these are the `same` number, g - g' is exactly 0, not a ball around it."""
     found = []
     for (a, b), constant in zip(goal.rows.tolist(), goal.constants.tolist(), strict=True):
         found.append(((ball(a) + ball(b)) * g if same else ball(a) * g + ball(b) * g_prime) + ball(constant))
@@ -107,13 +107,13 @@ def _row_values(goal: Goal, g: arb, g_prime: arb, same: bool) -> list[arb]:
 
 
 def _gap_values(gap: GapGoal, g: arb, g_prime: arb, same: bool) -> list[arb]:
-    """epsilon - (sigma(g) - sigma(g')): the curve itself, of which the rows are tangents."""
+    """Return epsilon - (sigma(g) - sigma(g')): the curve itself, of which the rows are tangents."""
     difference = ball(0.0) if same else sigmoid(g) - sigmoid(g_prime)
     return [ball(gap.epsilon) - (-difference if gap.rise else difference)]
 
 
 def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Booleans, Array]:
-    """Which goals are met (B, G) at raw points (B, V), decided exactly, and the margins g(x), g(x') (B, 2) for display.
+    """Return (B, G) True for goals that are met at raw points (B, V), decided exactly, and the margins (B, 2) for display.
 
     Raises CurveError for a smooth network: it has no exact margins (see `settled_goals`).
     Sound? yes: error-free arithmetic over the stored weights and the float32 inputs, no rounding anywhere; probabilities are
@@ -146,7 +146,7 @@ def _gap_exceeded(margins: Dyadic, gap: GapGoal) -> bool:
 
 
 def seems_unmet(problem: TwinProblem, margins: Array, noise: Array) -> Booleans:
-    """(B, G) which goals float64 margins (B, 2), off by up to noise (B,), do not surely show to be met: to be decided exactly."""
+    """Return (B, G) True for goals that float64 margins (B, 2), with errors up to noise (B,), do not surely show to be met."""
     values = margins @ problem.rows.T + problem.constants
     unmet = ~problem.goals_met(problem.rows_met(values - noise[:, None]))
     for g, goal in enumerate(problem.goals):
@@ -156,7 +156,7 @@ def seems_unmet(problem: TwinProblem, margins: Array, noise: Array) -> Booleans:
 
 
 def gap(margins: Array, towards: GapGoal) -> Array:
-    """(B,) sigma(g(x)) - sigma(g(x')) of float64 margins (B, 2), negated for a rise: to look for witnesses and to show."""
+    """Return (B,) sigma(g(x)) - sigma(g(x')) of float64 margins (B, 2), negated for a rise: for searches and display."""
     probability = scipy.special.expit(margins)
     difference = probability[..., 0] - probability[..., 1]
     return np.asarray(-difference if towards.rise else difference)

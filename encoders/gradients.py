@@ -15,9 +15,9 @@ length, over the pieces. Its rounding error is that of evaluating the network, s
 holds to a few units in the last place of the terms. The derivative of a neuron at 0 is its slope there (0 for ReLU), which only
 matters where a pre-activation is 0 on a whole piece.
 
-Smooth neurons leave no such pieces. There the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
-of the whole agree (`AGREES`), and bounds of derivatives show that nothing can hide between the points (`_calm`). What is analytic
-takes few halvings, a kink of a later layer about twenty-five; kinks of the first layer are known, and end parts.
+Smooth neurons leave no such pieces. Then the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
+of the whole agree (`AGREES`), and bounds of derivatives show that the points miss nothing between them (`_calm`). Analytic parts
+take few halvings, a kink of a later layer about twenty-five; kinks of the first layer are known, and end parts.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Layer, Network, activate, affine
 
 POINTS = 4096
-"""Points of paths held at once: their activations in a layer of 128 take 4 MiB. Fewer fit a core's cache, but leave threads to wait
-for each other between the many small steps of an exact integral."""
+"""Points of paths in memory at once: their activations in a layer of 128 take 4 MiB. Fewer would fit a core's cache, but threads
+would wait for each other between the many small steps of an exact integral."""
 AGREES = 1e-9
-"""Of a path through smooth neurons: how far the sums of a part's halves may be from its own, in sizes of the whole attribution."""
+"""For smooth neurons: largest difference between a part's sum and that of its halves, relative to the size of the attribution."""
 CALM, FLAT, FINE = 1.0, 12.0, 2.0**-10
-"""On a part a neuron moves little whose pre-activation is within the first of that in the middle, and is flat beyond the second.
-Parts as short as the third are trusted whatever neurons may do there."""
+"""On a part, a neuron is calm if its pre-activation stays within CALM of that in the middle, or beyond FLAT, where curves are flat.
+Parts no longer than FINE are accepted in any case."""
 STEEP, MOST_STEEP = 50.0, 2.0
-"""A curve of the first layer whose pre-activation goes further on a path has a step there; no curve is steeper than the second."""
+"""A first-layer curve whose pre-activation moves further than STEEP on a path has a step there; MOST_STEEP bounds all slopes."""
 SMALLEST = 2.0**-40
-"""A part that is no longer is not halved: a kink on it moves nothing."""
+"""Parts no longer than this are not halved: a kink on them has no visible effect."""
 COMPLETE = 1e-3
-"""Of sums of attributions: how far they may be from the margin's change, in sizes of the terms of both. Random weights up to 10,000
-keep to 1e-7; those of 1e15, whose sums mean nothing, to 0.04 and worse."""
+"""Largest difference between the sum of attributions and the margin's change, relative to the terms of both. With random weights up
+to 10,000 it is below 1e-7; with weights of 1e15, where sums are meaningless, 0.04 and more."""
 SHOWN = 8
-"""Inputs that a message names."""
+"""The most inputs that a message names."""
 FEW = 10
-"""After so many halvings only kinks are left, for which points count and not the order of the sums."""
+"""After so many halvings only kinks are left, which need more points but no sums of high order."""
 
 
 def _lobatto(count: int) -> tuple[Array, Array]:
-    """Points of [0, 1], and their weights. Both ends are moved inwards a little, to the side of a kink on which the part lies."""
+    """Return points of [0, 1] and their weights. Both ends are moved inwards a little, off kinks at the ends of a part."""
     basis = np.polynomial.Legendre.basis(count - 1)
     node = np.concatenate([[-1.0], basis.deriv().roots().real, [1.0]])
     return (node * (1 - 2.0**-25) + 1) / 2, np.asarray(1 / (count * (count - 1) * basis(node) ** 2))
@@ -65,7 +65,7 @@ LONG, SHORT = _lobatto(8), _lobatto(4)
 
 
 def gradients(network: Network, margin: Array, x: Array) -> Array:
-    """Gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
+    """Return the gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
     first = network.layers[0]
     slopes = _slopes(network.layers, affine(x, first))
     return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), slopes) @ first.weight
@@ -74,7 +74,7 @@ def gradients(network: Network, margin: Array, x: Array) -> Array:
 def integrated_gradients(
     network: Network, margin: Array, x: Array, baseline: Array, steps: int | None = None, *, threads: int = 1
 ) -> Array:
-    """Attributions (B, n_0) of margin . logits at x (B, n_0) from baseline (B, n_0), margin (n_N,).
+    """Return attributions (B, n_0) of margin . logits at x (B, n_0) from baseline (B, n_0), margin (n_N,).
 
     steps: None for the exact path integral, of smooth networks by quadrature, to about seven digits of the whole; T for the sum
     over alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
@@ -86,7 +86,7 @@ def integrated_gradients(
         raise ValueError(f"x {x.shape}, baseline {baseline.shape} and margin {margin.shape} do not fit the network")
     if steps is not None and steps < 1:
         raise ValueError(f"steps = {steps}, expected at least 1, or None for the exact integral")
-    size = max(1, POINTS // points_of(network, steps))  # whatever the threads: sums of other shapes round in another way
+    size = max(1, POINTS // points_of(network, steps))  # independent of threads, as sums of other shapes round differently
     parts = [slice(start, start + size) for start in range(0, len(x), size)]
     found = Parallel(n_jobs=threads, require="sharedmem")(
         delayed(_attributions)(network, margin, x[part], baseline[part], steps) for part in parts
@@ -128,7 +128,7 @@ def _margin(network: Network, margin: Array, x: Array) -> tuple[Array, Array]:
 
 
 def points_of(network: Network, steps: int | None) -> int:
-    """How many points of one path are looked at, about: a neuron in two or fewer changes its sign on it."""
+    """Return about how many points of one path are evaluated: at most half of the neurons change their sign on a path."""
     return steps or (2 + sum(network.hidden) // 2 if network.piecewise_linear else 3 * len(LONG[0]))
 
 
@@ -154,7 +154,7 @@ def _adaptive(layers: Sequence[Layer], margin: Array, moved: Array, start: Array
     first = layers[0]
 
     def attributed(row: Integers, low: Array, width: Array, rule: tuple[Array, Array]) -> Array:
-        """(Q, n_0) what the parts [low, low + width] (Q,) of the paths of rows (Q,) add."""
+        """Return (Q, n_0) the integrals over the parts [low, low + width] (Q,) of the paths of rows (Q,)."""
         node, share = rule
         out, step = np.empty((len(row), moved.shape[1])), POINTS // len(node)
         for some in (slice(at, at + step) for at in range(0, len(row), step)):
@@ -188,8 +188,8 @@ def _adaptive(layers: Sequence[Layer], margin: Array, moved: Array, start: Array
 
 
 def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers, middle: Array, reach: Array) -> Booleans:
-    """(Q,) whether the points of the parts [middle - reach, middle + reach] (Q,) show all that neurons do there: each moves little,
-    or is flat throughout, and no kink of a later layer can be there. By bounds of derivatives, from layer to layer."""
+    """Return (Q,) True for parts [middle - reach, middle + reach] (Q,) on which every neuron moves little or is flat throughout,
+    and no kink of a later layer can lie, so that points show all. By bounds of derivatives, from layer to layer."""
     calm = np.ones(len(row), dtype=bool)
     value, moves = _along(start, direction, row, middle), np.abs(direction[row]) * reach[:, None]
     for k, (layer, above) in enumerate(itertools.pairwise(layers)):
@@ -212,7 +212,7 @@ def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers
 
 
 def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Array]:
-    """Path (R,) and place (R,), path by path, of the kinks of the first layer's neurons, and of the steps of its steep curves."""
+    """Return path (R,) and place (R,), path by path, of kinks of the first layer's neurons, and of steps of its steep curves."""
     bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
     at = [(k, 0.0) for k in range(len(bend))]
     for curve, mine in groups:
@@ -226,7 +226,7 @@ def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Arra
 
 
 def _along(start: Array, direction: Array, row: Integers, alpha: Array) -> Array:
-    """start + alpha direction (Q, n_1) at the points (row, alpha) of the paths."""
+    """Return start + alpha direction (Q, n_1) at the points (row, alpha) of the paths."""
     out = direction[row]
     out *= alpha[:, None]
     out += start[row]
@@ -234,7 +234,7 @@ def _along(start: Array, direction: Array, row: Integers, alpha: Array) -> Array
 
 
 def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
-    """Derivatives (B, n_k) of the activations of layers 1 ... N - 1, from the first one's pre-activations (B, n_1): overwritten."""
+    """Return derivatives (B, n_k) of activations of layers 1 ... N - 1, from the first pre-activations (B, n_1): overwritten."""
     slopes: list[Array] = []
     for layer, above in itertools.pairwise(layers):
         if isinstance(layer, SmoothLayer):
@@ -243,13 +243,13 @@ def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
         else:
             slopes.append(np.where(value > 0, 1.0, layer.slope))
             value *= slopes[-1]  # activated
-        if above is not layers[-1]:  # nothing depends on the value of the last layer: it has no kink
+        if above is not layers[-1]:  # the value of the last layer is not needed: it has no kink
             value = affine(value, above)
     return slopes
 
 
 def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
-    """Activations (B, n) of a smooth layer at a (B, n), and their derivatives."""
+    """Return activations (B, n) of a smooth layer at a (B, n), and their derivatives."""
     bent = np.where(a > 0, 1.0, layer.bend)
     value, slope = bent * a, bent
     if (made := layer.smooth & ~layer.shaped).any():
@@ -260,14 +260,14 @@ def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
 
 
 def _made_of_tanh(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
-    """The same of its neurons that are sigmoids and tanh; numbers of others are meaningless."""
+    """Return the same for neurons that are sigmoids and tanh; entries of other neurons are meaningless."""
     q, p, c = parts(layer.curve)
     e = decay(q * a)  # T = (1 - exp(-2t)) / (1 + exp(-2t)),  T' = 4 exp(-2t) / (1 + exp(-2t))^2
     return c + p * np.copysign((1 - e) / (1 + e), a), 4 * p * q * e / (1 + e) ** 2
 
 
 def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:
-    """`pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations."""
+    """Return `pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations."""
     for layer, slope in zip(reversed(layers), reversed(slopes), strict=False):
         pulled = pulled @ layer.weight
         pulled *= slope
@@ -275,12 +275,12 @@ def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]
 
 
 def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[Integers, Array, list[Array]]:
-    """Pieces of the paths: path (Q,), length (Q,) and the mean derivative (Q, n_k) of every activation over the piece.
+    """Return pieces of the paths: path (Q,), length (Q,) and the mean derivative (Q, n_k) of every activation over the piece.
 
-    Inside a piece no neuron changes its sign but those of the last layer with kinks, and a pre-activation that goes linearly from
-    l to r is positive on a share (l+ + r+) / (|l| + |r|) of the way: the mean of the product is the product of the means.
+    Inside a piece only neurons of the last layer with kinks change their sign, and a pre-activation that moves linearly from
+    l to r is positive on a share (l+ + r+) / (|l| + |r|) of it: the mean of the product is the product of the means.
     start, direction: (B, n_1) the first layer's pre-activations are start + alpha direction.
-    Two ends of neighbouring paths lie beside each other like those of a piece: that piece is given length 0.
+    The last end of a path and the first of the next look like a piece, too: it has length 0.
     """
     ends = _ends(layers, start, direction)
     row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)  # each end once
@@ -300,7 +300,7 @@ def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[In
 
 
 def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
-    """Sorted ends (B, P) of the pieces, from 0 to 1, the last repeated in the rows of paths with fewer."""
+    """Return sorted ends (B, P) of the pieces, from 0 to 1, the last repeated in rows of paths with fewer."""
     kinked = [k for k, layer in enumerate(layers) if not layer.linear]
     ends = np.tile([0.0, 1.0], (len(start), 1))
     for k in kinked[:-1]:
@@ -319,7 +319,7 @@ def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
 
 
 def _with_roots(ends: Array, row: Integers, root: Array) -> Array:
-    """`ends` with more of them, row (R,) in increasing order -> root (R,)."""
+    """Return `ends` with further ends root (R,) in rows row (R,), which are increasing."""
     count = np.bincount(row, minlength=len(ends))
     more = np.ones((len(ends), int(count.max(initial=0))))
     more[row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)] = root

@@ -10,7 +10,7 @@ enters the arithmetic: all decisions and proofs are about logits.
 
 A hidden layer may be an `encoders.curves.layer.SmoothLayer`, some of whose neurons are curves: sigmoid, tanh, GELU ... Such a
 network has no exact values, only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones.
-So a smooth layer has no `slope`: asking for it raises CurveError, and what knows nothing of curves refuses.
+So a smooth layer has no `slope`: reading it raises CurveError, so that code which does not support curves refuses them.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Rounding:
     """Roundings of float32 arithmetic in the pre-activations of one layer (`encoders.bounds.float32` bounds their effect).
 
     size: (m, n), bias_size: (m,) sums of |contributions| to each weight and bias before any of them cancel (see `Exact.size`);
-    size None: those of the weights are |weight|.   operations: roundings on the longest way to a neuron.
-    reach: no sum of |contributions| on the way exceeds reach times the largest |input|, or reach where that is below 1.
+    size None: those of the weights are |weight|.   operations: roundings on the longest path to a neuron.
+    reach: no sum of |contributions| on it exceeds reach times the largest |input|, or reach if that is below 1.
     """
 
     size: Array | None
@@ -117,9 +117,9 @@ class Feed:
     """One input of the stored model.
 
     kind: float32, float64, int64, int32 or text.   shape: its axes after the batch, holding w numbers or words.
-    start: (w,) the network's column for each of them, -1 where the network has none (a word that the model does not read).
-    categories: position -> the values that the model's encoder knows there. The network takes such an entry as a one-hot
-    block, a column for each value in this order, from start[position] on.
+    start: (w,) the network's column for each of them, -1 if the network has none (a word that the model does not use).
+    categories: position -> the values that the model's encoder knows there. In the network such an entry is a one-hot
+    block, with a column for each value in this order, from start[position] on.
     """
 
     name: str
@@ -130,20 +130,20 @@ class Feed:
 
     @property
     def columns(self) -> int:
-        """Number of network columns that become this input."""
+        """The number of network columns that become this input."""
         return int((self.start != NO_COLUMN).sum()) + sum(len(known) - 1 for known in self.categories.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Model(ABC):
-    """What every model offers: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
+    """The common base of models: of a `Network`, and of a tree ensemble (`encoders.trees.ensemble`).
 
     link: applied to the logits.   source: the file, or a name where `stored` is the model's bytes.   source_sha256: its hash.
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
     `rounded` names nodes whose folded constants are no float64: proofs are about the folded model, and every verdict says so.
     `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
-    `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
-    `decision`: what was made of the outputs (`encoders.decision`), `undecided`: the model before, `doubt`: why these are no logits.
+    `classes` are a stored classifier's names of its classes, in the order of its outputs (two for one logit, that of the second).
+    `decision`: applied to the outputs (`encoders.decision`), `undecided`: the model before, `doubt`: why outputs may be no logits.
     """
 
     link: Link
@@ -165,7 +165,7 @@ class Model(ABC):
 
     @property
     def whole(self) -> Model:
-        """The model as it was read, before a decision was made of its outputs."""
+        """The model as it was read, before a decision was applied to its outputs."""
         return self.undecided or self
 
     @property
@@ -186,7 +186,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def knows_float32(self) -> bool:
-        """Whether the rounding of a float32 runtime can be bounded for this model."""
+        """True if the rounding errors of a float32 runtime can be bounded for this model."""
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -241,11 +241,11 @@ class Model(ABC):
 
     @abstractmethod
     def forward(self, x: Numbers) -> Numbers:
-        """Logits of a batch x (B, n_0), in the arithmetic of x: float64 arrays, or `Dyadic` batches for exact ones."""
+        """Return logits of a batch x (B, n_0), in the arithmetic of x: float64 arrays, or `Dyadic` batches for exact ones."""
 
     @abstractmethod
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
-        """Return (B,) for which rows x, x' (B, n_0) the logits are surely equal: the model does not read what differs."""
+        """Return (B,) True if the logits of rows x, x' (B, n_0) are surely equal, as the model does not read what differs."""
 
 
 def layered(model: Model, what: str) -> Network:
@@ -261,8 +261,8 @@ class Network(Model):
 
     The weights are the stored float32 weights as float64 (the same numbers). Where a reader had to fold several stored
     constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in `rounded`.
-    `rounding` says of each layer what float32 arithmetic does to it. None: not known (the network was not read from a file, or its
-    graph computes in other types as well), so that nothing can be said about a float32 runtime.
+    `rounding` describes the float32 roundings of each layer. None: not known (the network was not read from a file, or its graph
+    computes in other types as well), so that there is no bound for a float32 runtime.
     """
 
     layers: tuple[Layer, ...]
@@ -318,7 +318,7 @@ class Network(Model):
         return self.rounding is not None and self.piecewise_linear
 
     def require_piecewise_linear(self, what: str) -> Network:
-        """Return the network if it is piecewise linear. Raises CurveError naming the layer.   what: needs it ("kmax")."""
+        """Return the network if it is piecewise linear. Raises CurveError naming the layer.   what: the method that needs it."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
                 found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"
@@ -327,12 +327,12 @@ class Network(Model):
         return self
 
     def forward(self, x: Numbers) -> Numbers:
-        """Logits of a batch x (B, n_0), in the arithmetic of x.
+        """Return logits of a batch x (B, n_0), in the arithmetic of x.
 
         float64 arrays give float64 logits; object arrays of `fractions.Fraction` give exact ones; `Dyadic` batches
         (see `encoders.exact.dyadic`) give exact ones fast. Smooth networks have no exact logits (CurveError); `Balls` batches
-        (see `encoders.exact.balls`) enclose those of any network. One definition serves evaluation and exact re-check, so
-        that the two cannot drift apart.
+        (see `encoders.exact.balls`) enclose those of any network. Evaluation and exact re-check share this one definition, so
+        that they cannot differ.
         """
         for layer in self.layers:
             x = activate(affine(x, layer), layer)
@@ -345,13 +345,13 @@ class Network(Model):
 
 @singledispatch
 def affine(x: Any, layer: Layer) -> Any:
-    """x W^T + b for a batch x (B, n) of any registered numeric type."""
+    """Return x W^T + b for a batch x (B, n) of any registered numeric type."""
     raise TypeError(f"no affine map for {type(x).__name__}")
 
 
 @singledispatch
 def activate(a: Any, layer: Layer) -> Any:
-    """s * a + (1 - s) * max(a, 0), neuron by neuron, for a batch a (B, m) of any registered numeric type."""
+    """Return s * a + (1 - s) * max(a, 0), neuron by neuron, for a batch a (B, m) of any registered numeric type."""
     raise TypeError(f"no activation for {type(a).__name__}")
 
 

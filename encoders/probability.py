@@ -1,4 +1,4 @@
-"""Probabilities are never compared as logits: the logistic function, enclosed in ball arithmetic, once and rigorously.
+"""Rigorous comparison of probabilities: the logistic function in ball arithmetic, and lines that suffice for a gap of logits.
 
 For two logits a = g(x), b = g(x') and a gap 0 < epsilon < 1,
 
@@ -24,12 +24,12 @@ from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array
 
 LINES = 65
-"""Under the curve of a gap. Certificates name rows by their numbers, so it stays."""
+"""Number of lines under the curve of a gap. It must not change, as certificates name rows by their numbers."""
 PRECISION = 128
-"""Bits to begin with; `exceeds` doubles them until the comparison is decided."""
+"""Bits of precision at first; `exceeds` doubles them until the comparison is decided."""
 MAX_PRECISION = 1 << 16
 SMALLEST = 1e-9
-"""Gaps nearer to 0 or 1 than this have no lines: their slopes leave what float64 can tell apart."""
+"""Gaps nearer to 0 or 1 than this have no lines: float64 could not distinguish their slopes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def _logit(p: arb) -> arb:
 
 
 def down(number: arb) -> float:
-    """The largest float64 surely below, or very nearly so."""
+    """Return a float64 surely below the ball, and nearly the largest such."""
     value = float(number.lower())
     while not ball(value) <= number:
         value = float(np.nextafter(value, -np.inf))
@@ -54,8 +54,8 @@ def down(number: arb) -> float:
 
 @lru_cache(maxsize=256)
 def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
-    """(m, c) of `count` lines under phi that touch it at probabilities s = sigma(b) dense near 0 and 1 - epsilon (Chebyshev's
-    points); the middle one, if count is odd, has m = 1: the largest gap that a difference a - b alone allows."""
+    """Return (m, c) of `count` lines under phi that touch it at probabilities s = sigma(b) dense near 0 and 1 - epsilon
+    (Chebyshev's points); the middle one, if count is odd, has m = 1: the largest gap that a difference a - b alone allows."""
     out = []
     with precision(PRECISION):
         gap = ball(epsilon)
@@ -67,7 +67,7 @@ def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
 
 
 def _conjugate(gap: arb, m: float) -> arb:
-    """min over b of phi(b) - m b. It lies where h(s) = m:  (m - 1) s^2 + (1 - m + 2 m gap) s - m gap (1 - gap) = 0, written in
+    """Return min over b of phi(b) - m b. It lies at h(s) = m:  (m - 1) s^2 + (1 - m + 2 m gap) s - m gap (1 - gap) = 0, solved in
     the form that stays exact at m = 1."""
     slope = ball(m)
     linear = 1 - slope + 2 * slope * gap
@@ -85,7 +85,7 @@ def require_gap(epsilon: float) -> None:
 
 
 def gap_rows(epsilon: float, *, rise: bool, count: int = LINES) -> tuple[Array, Array]:
-    """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
+    """Return rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
 
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
@@ -99,7 +99,7 @@ def gap_rows(epsilon: float, *, rise: bool, count: int = LINES) -> tuple[Array, 
 
 
 def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
-    """Whether sigma(a) - sigma(b) > epsilon, exactly, for rational a, b and epsilon.
+    """Return True if sigma(a) - sigma(b) > epsilon, exactly, for rational a, b and epsilon.
 
     For epsilon != 0 equality is impossible where a != b: it would be a polynomial relation among 1, e^a, e^b and e^(a+b), which
     Lindemann-Weierstrass excludes. So more precision always decides; epsilon = 0 is the sign of a - b.
@@ -125,11 +125,11 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
 
 
 STEEPEST = 2.0**30
-"""Of the lines used; a solver could not distinguish a steeper slope from a bound."""
+"""Steepest slope of a line; a solver could not distinguish a steeper one from a bound."""
 
 
 def line_of(epsilon: float, m: float) -> float:
-    """c of the line of slope m under phi: a <= m b + c is sufficient for a gap of at most epsilon.
+    """Return c of the line of slope m under phi: a <= m b + c is sufficient for a gap of at most epsilon.
 
     Sound? yes: c = min over b of phi(b) - m b, rounded down.
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST and 1 / STEEPEST <= m <= STEEPEST.

@@ -1,4 +1,4 @@
-"""What a search is asked: questions about two copies of a network, and the goals to be shown for every point of a box."""
+"""The problem of a search: questions about two copies of a network, and the goals to be shown for every point of a box."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TwinBatch:
 
     lower, upper: (B, V) raw box of x; protected variables are fixed there (lower = upper = z).
     prime: (B, V) the protected values z' of x'; ignored where `protected` is false.
-    protected: (V,) which variables are protected.
-    offset: (B, V) whole numbers that x' is shifted by in integer variables that need not be equal: x'_v = x_v + offset_v
+    protected: (V,) True for protected variables.
+    offset: (B, V) whole numbers by which x' is shifted in integer variables that need not be equal: x'_v = x_v + offset_v
     (Fairify's relaxed variant asks one question for every offset; None: no variable is relaxed).
     """
 
@@ -36,27 +36,27 @@ class TwinBatch:
         return len(self.lower)
 
     def take(self, index: npt.ArrayLike) -> TwinBatch:
-        """The questions at the given positions."""
+        """Return the questions at the given positions."""
         i = np.asarray(index)
         offset = None if self.offset is None else self.offset[i]
         return replace(self, lower=self.lower[i], upper=self.upper[i], prime=self.prime[i], offset=offset)
 
     def second(self, raw: Array) -> Array:
-        """Raw points x' (B, V) of raw points x (B, V)."""
+        """Return raw points x' (B, V) of raw points x (B, V)."""
         return np.where(self.protected, self.prime, raw if self.offset is None else raw + self.offset)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Goal:
-    """What is to be shown for every point of a box: *some* row holds.
+    """A goal, to be shown for every point of a box: *some* row holds.
 
         safe(x)   iff   for some r:   rows[r, 0] * g(x) + rows[r, 1] * g(x') + constant[r]  > 0     (>= 0 when r is not strict)
 
     PBA, observed:  rows = [(1, -1)], strict:        g(x) - g(x') > 0.
     Robustness:     rows = [(1, 0)]:                 g(x) > 0.
     No flip from + to -:  rows = [(-1, 0), (0, 1), (-1/2, 1/2)], the second strict:  g(x) <= 0 or g(x') > 0; the third row
-    (g' >= g) follows from the first two at any point, and is what lets a box be closed where neither of them holds throughout.
-    A point is a *witness against* the goal when no row holds there; a box is *closed* when one row holds throughout.
+    (g' >= g) follows from the first two at any point, and can close a box where neither of them holds throughout.
+    A point is a *witness against* the goal if no row holds there; a box is *closed* if one row holds throughout.
 
     A combination of rows with weights >= 0 and the lower bound b over a box closes it iff b > 0, or b >= 0 and a row with a
     positive weight is not strict: where every row fails, the sum is below 0 if such a row has a weight, and at most 0 otherwise.
@@ -68,7 +68,7 @@ class Goal:
 
     rows: Array
     strict: bool | Booleans
-    """(R,) whether each row must be positive, or one answer for all rows."""
+    """(R,) True for rows that must be positive, or one value for all rows."""
     constant: Array | None = None
     gap: GapGoal | None = None
 
@@ -84,7 +84,7 @@ class Goal:
 
 
 def gap_goal(epsilon: float, *, rise: bool, count: int = LINES) -> Goal:
-    """Return sigma(g(x)) - sigma(g(x')) <= epsilon, the other way round for a `rise`, as `count` lines. Raises ValueError."""
+    """Return the goal sigma(g(x)) - sigma(g(x')) <= epsilon, copies swapped for a `rise`, as `count` lines. Raises ValueError."""
     rows, constant = gap_rows(epsilon, rise=rise, count=count)
     return Goal(rows=rows, constant=constant, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise))
 
@@ -94,7 +94,7 @@ class TwinProblem:
     """A model, the domain of its raw variables, a batch of questions, and the goals asked of every one of them.
 
     margin: (n_N,) weights on the logits: the margin of a copy is  g(x) = margin . f(x),  e.g. logit_i - logit_j.
-    float32: a goal counts as proved only where it holds of every float32 evaluation as well (see `encoders.bounds.float32`).
+    float32: a goal counts as proved only if it holds for every float32 evaluation as well (see `encoders.bounds.float32`).
     """
 
     network: Model
@@ -110,7 +110,7 @@ class TwinProblem:
         return np.concatenate([goal.rows for goal in self.goals])
 
     def goals_met(self, rows_met: Booleans) -> Booleans:
-        """(..., G) whether some row of each goal is met, from (..., R) row by row."""
+        """Return (..., G) True for goals with a row that is met, from (..., R) row by row."""
         first = np.cumsum([0, *(len(goal.rows) for goal in self.goals)])[:-1]
         return np.asarray(np.logical_or.reduceat(rows_met, first, axis=-1))
 
@@ -130,15 +130,15 @@ class TwinProblem:
         return np.repeat(np.arange(len(self.goals)), [len(goal.rows) for goal in self.goals])
 
     def rows_met(self, values: Array) -> Booleans:
-        """(..., R) which rows are met by values (or are met throughout, by lower bounds); NaN meets nothing."""
+        """Return (..., R) True for rows that are met by these values (by lower bounds: met throughout); NaN meets none."""
         return np.asarray(np.where(self.strict, values > 0, values >= 0))
 
 
 class TwinCopies(Protocol):
-    """What a search asks of two copies of any model, made ready for one problem: `Twin`, or `TreeTwin`.
+    """The interface of two copies of any model, prepared for one problem: `Twin`, or `TreeTwin`.
 
-    variables: raw variables that some box moves.   moving: their columns.   local: the domain of these alone.
-    noise: (Q,) how far `evaluate` may be off.
+    variables: raw variables that vary in some box.   moving: their columns.   local: the domain of these alone.
+    noise: (Q,) bounds of the error of `evaluate`.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""Probabilities that models show: logistic functions of logits, or shares of votes, as forests give them.
+"""Probabilities of models: logistic functions of logits, or the shares of votes of forests.
 
-The logit of a forest of two classes is its share of votes less 1/2. Proofs of probability gaps are about logistic functions; here
-are the numbers that are shown, searched by and counted.
+The logit of a forest of two classes is its share of votes less 1/2. Proofs of probability gaps are about logistic functions; the
+numbers here are for display, search and counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from encoders.network import Array, Link, Model
 
 
 def logistic(model: Model) -> bool:
-    """Return whether the probability of a class is the logistic function of its logit (the softmax of several)."""
+    """Return True if the probability of a class is the logistic function of its logit (the softmax of several)."""
     return model.link is not Link.SHARES
 
 

@@ -1,12 +1,12 @@
 """CBC through the binary that PuLP carries (PuLP: MIT, CBC: EPL 2.0). LP by Clp, MIP by branch and cut.
 
 PuLP's own interface is not used: the program goes to CBC as an MPS file written from its arrays (CBC reads the numbers to within
-two roundings), and comes back as CBC's binary solution (PuLP reads eight digits, and calls a time-limited point optimal). Why CBC
-stopped is in two places, the first line of its text solution and the `Result` line of its log; neither says it alone. The files
-lie in a temporary folder that goes. CBC knows no stop of a budget: its cutoff changes the problem, and its log is buffered.
+two roundings), and comes back as CBC's binary solution (PuLP reads eight digits, and calls a time-limited point optimal). CBC's
+reason for stopping follows only from two lines together: the first of its text solution and the `Result` line of its log. The files
+lie in a temporary folder. CBC supports no stop of a budget: its cutoff changes the problem, and its log is buffered.
 
-CBC looks at its clock now and then only: a run may take up to OVERTIME + PATIENCE seconds more than its budget; then it is ended
-and has no point. Ctrl-C is passed on to CBC, which writes its best point, and gives back an Outcome with LIMIT / INTERRUPTED.
+CBC rarely checks its clock: a run may take up to OVERTIME + PATIENCE seconds more than its budget; then it is ended and has no
+point. Ctrl-C is passed on to CBC, which writes its best point, and the result is an Outcome with LIMIT / INTERRUPTED.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NO_POINT = " (no integer solution - continuous used)"
 
 @dataclass(frozen=True, kw_only=True)
 class _Solution:
-    """What CBC left behind.   status: first line of the text solution, "" without one.   point, duals: (n,), (kept rows,)."""
+    """CBC's output.   status: first line of the text solution, "" without one.   point, duals: (n,), (kept rows,)."""
 
     status: str
     log: str
@@ -60,7 +60,7 @@ class _Solution:
     duals: Array | None
 
     def number(self, pattern: str) -> float | None:
-        """The last number of the log behind `pattern`."""
+        """Return the last number in the log that follows `pattern`."""
         found = re.findall(pattern + r"\s+([-+]?\d[\d.]*(?:e[-+]?\d+)?)", self.log)
         return float(found[-1]) if found else None
 
@@ -71,7 +71,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     with tempfile.TemporaryDirectory(prefix="verifair-cbc-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no row that asks nothing
+        kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no rows without a bound
         order = np.argsort(program.integer, kind="stable")
         _write(folder / "program.mps", program, kept, order)
         seconds = max(run.begin(budget), 1e-2)
@@ -80,7 +80,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         left = _read(folder, program.columns, int(kept.sum()))
     reason = _reason(left, program, interrupted, out_of_time)
     early = program.mixed_integer and isinstance(reason, Limit)
-    # The point of an LP that stopped early is none, and a MIP's may be its relaxation's.
+    # The point of an LP that stopped early may be infeasible, and a MIP's may be its relaxation's.
     stopped_at_one = early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
     values = duals = dual_bound = None
     if left.point is not None and (reason is Termination.OPTIMAL or stopped_at_one):
@@ -110,7 +110,7 @@ def _binary() -> str:
 def _options(program: Program, budget: Budget, presolve: bool | None, seconds: float) -> list[str]:
     # With probing cuts CBC 2.10.3 called a point optimal that was .0026 from it (test_encoders_agree, two logits).
     options = ["-timeMode", "elapsed", "-seconds", f"{seconds:.3f}", "-ratioGap", "0", "-allowableGap", "0", "-probingCuts", "off"]
-    if budget.seed:  # CBC takes a seed of 0 for the time of day
+    if budget.seed:  # CBC treats seed 0 as "use the time of day"
         seed = str(budget.seed % (2**31 - 1) or 1)
         options += ["-randomSeed", seed, "-randomCbcSeed", seed]
     if budget.nodes is not None and program.mixed_integer:
@@ -149,7 +149,7 @@ def _run(binary: str, folder: Path, options: list[str], seconds: float) -> bool:
 
 
 def _reason(left: _Solution, program: Program, interrupted: bool, out_of_time: bool) -> Reason:
-    """Whatever else CBC says, a run that was broken off is a limit, unless it had finished its optimum."""
+    """Return the reason: a run that was broken off is a limit, whatever CBC says, unless it had finished its optimum."""
     reason = _REASONS.get(left.status.removesuffix(_NO_POINT), Termination.ERROR)
     stopped = _STOPPED.get(_result(left))
     if reason is Termination.OPTIMAL and stopped is None:
@@ -159,7 +159,7 @@ def _reason(left: _Solution, program: Program, interrupted: bool, out_of_time: b
     if stopped is not None:
         return stopped
     if reason is Termination.UNBOUNDED and program.mixed_integer:
-        return Termination.INFEASIBLE_OR_UNBOUNDED  # of its relaxation CBC knows no more
+        return Termination.INFEASIBLE_OR_UNBOUNDED  # CBC reports no more about its relaxation
     return reason
 
 

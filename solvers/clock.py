@@ -1,8 +1,8 @@
 """The time of a search: the wall's, or that of counted work.
 
-A search asks `now()` what time it is, to choose what comes next and to end in time, and tells with `spend` what it does. Mostly
-time is the wall's. Within `counted` it is what that work takes on one core mostly, so that a search does the same on a busy
-machine as on an idle one; the wall is then a ceiling alone, behind which it is later than any deadline.
+A search calls `now()` for the time, to choose its next step and to end in time, and reports its work with `spend`. Normally time is
+the wall clock's. Within `counted` it is the typical time of the reported work on one core, so that a search does the same on a busy
+machine as on an idle one; the wall clock is then only a ceiling, after which every deadline is over.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 A_MULTIPLICATION = 2.5e-10
-"""Seconds that one of a bound's or an evaluation's takes mostly, with all that is done around it."""
+"""Typical seconds of one multiplication of a bound or an evaluation, overhead included."""
 A_TASK = 5e-5
-"""Seconds that come with each reported task, however small."""
+"""Seconds added for each reported task, however small."""
 A_LOOK = 2e-6
-"""Seconds that a look at the clock counts for, so that no loop that tells of nothing goes on for ever."""
+"""Seconds counted for each call of `now`, so that a loop that reports no work still ends."""
 AFTER_ALL = 1e9
-"""Seconds that no deadline is away."""
+"""Seconds beyond any deadline."""
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ def counted(ceiling: float, spent: float = 0.0) -> Iterator[CountedTime]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Within, time is the wall's."""
+    """Context in which time is the wall clock's."""
     token = _CURRENT.set(None)
     try:
         yield
@@ -62,7 +62,7 @@ def uncounted() -> Iterator[None]:
 
 
 def counting() -> CountedTime | None:
-    """Return what counts, None where time is the wall's."""
+    """Return the counted time, or None if time is the wall clock's."""
     return _CURRENT.get()
 
 
@@ -75,18 +75,18 @@ def now() -> float:
     if time.monotonic() < clock.ceiling:
         return clock.spent
     clock.cut = True
-    clock.spent += AFTER_ALL  # at every look, so that what begins now is over as well
+    clock.spent += AFTER_ALL  # added at every call, so that later deadlines are over as well
     return clock.spent
 
 
 def spend(multiplications: float) -> None:
-    """Tell of multiplications (or of so many that what was done takes as long)."""
+    """Report multiplications, or other work that takes as long as so many."""
     clock = _CURRENT.get()
     if clock is not None:
         clock.spent += A_TASK + A_MULTIPLICATION * multiplications
 
 
 def patience(seconds: float) -> float:
-    """Return what a solver may take of `seconds`, which is timed by the wall: where work is counted, all up to the ceiling."""
+    """Return the seconds that a solver, timed by the wall clock, may take: where work is counted, all up to the ceiling."""
     clock = _CURRENT.get()
     return seconds if clock is None else clock.left

@@ -48,8 +48,8 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
 
 def _stops(solver: Any, budget: Budget, objective: Callable[[float], float]) -> Any:
-    """The callback of points, which ends the search at a good one; that of bounds is set here.   objective: from what CP-SAT says
-    of its scaled one."""
+    """Return the callback of points, which ends the search at a good one; set that of bounds here.   objective: converts CP-SAT's
+    scaled objective back."""
     from ortools.sat.python import cp_model
 
     class Stops(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]

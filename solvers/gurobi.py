@@ -139,7 +139,7 @@ def _gather(rows: Any, attribute: str, origin: Any, program: Program) -> Array |
 
 @lru_cache
 def _size_limited() -> bool:
-    """Whether the licence refuses a model just over the bundled limit. Asked once, and only when a program is that large."""
+    """Return True if the licence refuses a model just over the bundled limit. Called once, and only for a program that large."""
     import gurobipy
 
     try:

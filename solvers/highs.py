@@ -15,7 +15,7 @@ from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "highs", "highspy", 1e-6
 PROGRAM, ITERATION = 1_500, 18
-"""Multiplications for each number of an LP that take as long as to load it, and as an iteration."""
+"""Multiplications for each number of an LP that take as long as loading it, and as an iteration."""
 
 # HighsModelStatus by name. kUnknown: the solver finished without being able to say. HiGHS reports mip_max_nodes as kSolutionLimit.
 _REASONS = reasons({
@@ -61,7 +61,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
 
 def _count(highs: Any, program: Program) -> None:
-    """Tell the clock what the simplex method did; a search for integers is timed by the wall."""
+    """Report the work of the simplex method to the clock; a search for integers is timed by the wall clock."""
     if program.mixed_integer:
         clock.spend(highs.getRunTime() / clock.A_MULTIPLICATION)
         return
@@ -70,7 +70,7 @@ def _count(highs: Any, program: Program) -> None:
 
 
 class HotStart:
-    """One HiGHS instance for the many small LPs of a search tree: every LP starts from whichever basis it is given.
+    """One HiGHS instance for the many small LPs of a search tree: every LP starts from the basis that is given.
 
     Presolve is off, as a basis needs it. Each LP is a matter of milliseconds: Ctrl-C arrives between two of them.
     """
@@ -84,7 +84,7 @@ class HotStart:
         highspy.Highs.resetGlobalScheduler(True)
 
     def solve(self, program: Program, *, seconds: float, iterations: int, basis: Any = None) -> tuple[Outcome, Any]:
-        """The outcome of an LP, and its basis to start similar ones from (None unless it was optimal).
+        """Return the outcome of an LP, and its basis to start similar ones from (None unless it was optimal).
 
         seconds, iterations: its limits; on wildly scaled programs the simplex method can run in circles.
         """
@@ -107,7 +107,7 @@ class HotStart:
 
 
 def _stop_above(highs: Any, budget: Budget) -> list[float]:
-    """End a search once its dual bound is large enough, which no option of HiGHS says; the bound that was is put into the list."""
+    """End a search once its dual bound is large enough, for which HiGHS has no option; the returned list receives that bound."""
     reached: list[float] = []
     threshold = budget.stop_above
     if threshold is not None:
@@ -122,7 +122,7 @@ def _stop_above(highs: Any, budget: Budget) -> list[float]:
 
 
 def _read(highs: Any, run: BackendRun, *, decided: bool = False) -> Outcome:
-    """What HiGHS says after a run.   decided: an interruption is our own, of a bound that suffices."""
+    """Return HiGHS' outcome of a run.   decided: an interruption was verifair's own, at a sufficient bound."""
     import highspy
 
     status = highs.getModelStatus()

@@ -45,7 +45,7 @@ def solve_pdlp(program: Program, *, budget: Budget, presolve: bool | None) -> Ou
 def solve_scip(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """MIP by the SCIP that OR-Tools carries. An unbounded program ends as ERROR: MathOpt rejects SCIP's infinite objective.
 
-    It knows no stop of a budget: MathOpt 9.15 refuses both limits for SCIP, and ends the process at SCIP's own status for them."""
+    It supports no stop of a budget: MathOpt 9.15 refuses both limits for SCIP, and crashes on SCIP's own status for them."""
     return _solve(program, "ortools-scip", "SOLVER_TYPE_GSCIP", budget, presolve)
 
 

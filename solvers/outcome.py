@@ -22,7 +22,7 @@ from solvers.program import Array, Program
 
 
 class Termination(Enum):
-    """Why the backend stopped. A limit is never a claim about the program."""
+    """The reason why a backend stopped. A limit is never a claim about the program."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -121,7 +121,7 @@ def reasons(listed: Mapping[Reason, Sequence[Hashable]]) -> dict[Hashable, Reaso
 
 
 class BackendRun:
-    """One run of a backend: its clock, which starts here, and the Outcome made of what the backend says."""
+    """One run of a backend: its clock, which starts here, and the Outcome made from the backend's answer."""
 
     def __init__(self, program: Program, backend: str, distribution: str, tolerance: float) -> None:
         self.program, self.backend, self.distribution, self.tolerance = program, backend, distribution, tolerance

@@ -1,4 +1,4 @@
-"""What installed packages bring of their own, by entry points."""
+"""Plug-ins of installed packages, by entry points."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from solvers.outcome import BackendError
 
 
 class PluginError(BackendError):
-    """An entry point of ours that does not load."""
+    """An entry point for verifair that does not load."""
 
 
 @lru_cache
 def plugins(group: str) -> tuple[Any, ...]:
-    """Return what the entry points of a group name, in the order of their names. Raises PluginError for one that does not load."""
+    """Return the objects of a group's entry points, in the order of their names. Raises PluginError for one that does not load."""
     found = []
     for point in sorted(entry_points(group=group), key=lambda one: one.name):
         try:
             found.append(point.load())
-        except Exception as error:  # whatever somebody else's package throws
+        except Exception as error:  # another package may raise anything
             message = f"{group}: {point.name} ({point.value}) does not load: {error}"
             raise PluginError(f"{message}; fix or remove that package") from error
     return tuple(found)

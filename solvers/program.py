@@ -65,7 +65,7 @@ class Program:
 
     @property
     def objective_bounded(self) -> bool:
-        """Whether the objective is bounded below on the column box alone, so that the program cannot be unbounded."""
+        """True if the objective is bounded below on the column box alone, so that the program cannot be unbounded."""
         if self.objective is None:
             return True
         lowest = np.where(self.objective > 0, self.lower, self.upper)[self.objective != 0]

@@ -1,4 +1,4 @@
-"""The backends by name, what each can do, and the one door to them: solve()."""
+"""The backends by name, their capabilities, and their common entry: solve()."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ GROUP = "verifair.backends"
 
 
 class Capability(Enum):
-    """What a backend takes (first block), gives back (second), and obeys of a Budget (third). All obey seconds."""
+    """Programs that a backend takes (first block), its results (second), and limits of a Budget that it obeys (third, beside
+    seconds)."""
 
     LP = "linear programs"
     PURE_INTEGER = "programs whose columns are all integer"
@@ -69,7 +70,7 @@ class Backend:
     max_rows: int | None = None
 
     def is_available(self) -> bool:
-        """Whether the package is installed. Imports nothing and takes no licence."""
+        """Return True if the package is installed. Imports nothing and takes no licence."""
         return find_spec(self.package) is not None
 
     def version(self) -> str | None:
@@ -122,7 +123,7 @@ class Backend:
                                      f"{_texts(missing)}; installed backends that do: {_names(available(needed))}")
 
     def _ignored(self, program: Program, budget: Budget) -> list[str]:
-        """The parts of the budget that were asked for and that this backend has no notion of."""
+        """Return the parts of the budget that are set but that this backend does not support."""
         branches = needs(program) != {Capability.LP}
         searches = branches and program.objective is not None
         asked = {
@@ -144,7 +145,7 @@ def needs(program: Program) -> frozenset[Capability]:
 
 
 def backends() -> tuple[Backend, ...]:
-    """Every backend there is, installed or not; then those that installed packages bring.
+    """Return all backends of verifair, installed or not, followed by those of installed packages.
 
     An entry point of the group `verifair.backends` is a `Backend`, or a function that returns one.
     Raises PluginError for one that does not load, or takes the name of another.
@@ -162,7 +163,7 @@ def backends() -> tuple[Backend, ...]:
 
 def get(name: str) -> Backend:
     """The backend of that name. Raises BackendError with the known names otherwise."""
-    for known in (lambda: _BACKENDS, backends):  # what packages bring is looked for where it is asked for
+    for known in (lambda: _BACKENDS, backends):  # packages are searched only if the name is none of verifair's own
         for backend in known():
             if backend.name == name:
                 return backend
@@ -182,7 +183,7 @@ def solve(
 
 
 def _crossed(program: Program) -> str | None:
-    """Backends disagree on what crossed bounds are (an error, an empty set); here they make the program infeasible."""
+    """Return the column or row with crossed bounds, or None: backends treat these as an error or not; here they are infeasible."""
     for what, lower, upper in (("column", program.lower, program.upper), ("row", program.row_lower, program.row_upper)):
         crossed = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
         if len(crossed):

@@ -87,7 +87,7 @@ def _load(model: Any, program: Program) -> list[Any]:
     start, index, data = rows.indptr.tolist(), rows.indices.tolist(), rows.data.tolist()
     for i, (lower, upper) in enumerate(zip(program.row_lower.tolist(), program.row_upper.tolist(), strict=True)):
         if lower == -np.inf and upper == np.inf:
-            continue  # PySCIPOpt refuses a row that asks nothing
+            continue  # PySCIPOpt refuses a row without a bound
         row = slice(start[i], start[i + 1])
         expression = Expr({terms[j]: value for j, value in zip(index[row], data[row], strict=True)})
         model.addCons(ExprCons(expression, lhs=None if lower == -np.inf else lower, rhs=None if upper == np.inf else upper))

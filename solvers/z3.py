@@ -1,7 +1,7 @@
 """Z3 (MIT licence): SMT over exact rationals. Takes ReLU equalities and clauses as they are; every float64 enters exactly.
 
 The program goes in as one SMT-LIB text, which Z3 parses about five times faster than its Python API builds terms. Each solve has a
-context of its own, so solves in different threads do not meet. Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
+context of its own, so solves in different threads are independent. Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNKNOWN: dict[str, Reason] = {
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Write, parse, check, read back. values are rounded from exact_values. presolve has no meaning here.
 
-    The stops of a budget are asked about first: is there a point with an objective of at most stop_above, at most stop_below?
+    The stops of a budget are decided first: is there a point with an objective of at most stop_above, or at most stop_below?
 
     Raises UnsupportedProgram for an objective beside strict clauses: its infimum need not be attained.
     """
@@ -53,7 +53,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         limited = f"{text}(assert (<= {goal} {_numeral(Fraction(most) - Fraction(program.constant))}))"
         outcome, exact = _satisfy(run, limited, budget, deadline)
         if outcome.termination is Termination.INFEASIBLE and most == budget.stop_above:
-            outcome, exact = _satisfy(run, text, budget, deadline)  # a program without any point is another answer
+            outcome, exact = _satisfy(run, text, budget, deadline)  # first decide whether there is any point
             if exact is None:
                 return outcome
             return run.outcome(Limit.DECIDED, f"unsat at most {most}", values=outcome.values, exact_values=exact, dual_bound=most)
@@ -65,7 +65,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
 
 def _thresholds(budget: Budget) -> list[float]:
-    """The values of the objective that are asked about before its optimum is, which takes Z3 many times as long."""
+    """Return values of the objective to be decided before its optimum, which takes Z3 many times as long."""
     return [most for most in (budget.stop_above, budget.stop_below) if most is not None]
 
 
@@ -74,7 +74,7 @@ def _value(program: Program, point: Sequence[Fraction]) -> Fraction:
 
 
 def _satisfy(run: BackendRun, text: str, budget: Budget, deadline: float) -> tuple[Outcome, tuple[Fraction, ...] | None]:
-    """Is there a point?  The outcome and, where there is one, the point."""
+    """Decide if there is a point. Return the outcome and the point, or None."""
     import z3
 
     context = z3.Context()
@@ -106,7 +106,7 @@ def _minimise(run: BackendRun, text: str, budget: Budget, deadline: float) -> Ou
 def _check(
     run: BackendRun, solver: Any, context: Any, text: str, budget: Budget, deadline: float
 ) -> tuple[Outcome | None, Any]:
-    """Parse and check. The outcome where there is no model; the solver that has one."""
+    """Parse and check. Return the outcome if there is no model, and the solver."""
     import z3
 
     solver.from_string(text)

@@ -1,8 +1,8 @@
-"""Models that add up steps of columns, as sums of trees: scorecards, and explainable boosting machines.
+"""Models that are sums of step functions of columns, as sums of trees: scorecards, and explainable boosting machines.
 
-KBinsDiscretizer and Binarizer make steps of a column, which no layer of a network does and questions of a tree do. A linear
-function of bins and encoded categories is a sum of trees: one of each column that is binned, and one of each that is encoded. An
-explainable boosting machine of InterpretML adds up tables, each of the bins of a column, or of a few columns: a tree each.
+KBinsDiscretizer and Binarizer compute step functions of a column, which trees can represent and layers of a network cannot. A
+linear function of bins and encoded categories is a sum of trees, one for each column that is binned or encoded. An explainable
+boosting machine of InterpretML is a sum of tables over the bins of one or a few columns: one tree for each table.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from verifair.models.objects import called, flat, labels_of, own_of_sklearn, wit
 
 BINS = ("KBinsDiscretizer", "Binarizer")
 WHOLE, FRACTION = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[-+]?\d*\.?\d+([eE][-+]?\d+)?")
-"""How an explainable boosting machine writes categories that are numbers."""
+"""The format in which an explainable boosting machine writes categories that are numbers."""
 Questions = list[tuple[int, TreeSum]]
-"""Trees, each with how many columns it asks about; their values are the columns that a step makes of these."""
+"""Trees, each with the number of its input columns; their values are the output columns of a pipeline's step."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableAxis:
-    """What a table asks about: E questions, and E + 1 of its places.   column: (E,) that is asked.
+    """An axis of a table: E splits, and E + 1 cells.   column: (E,) of each split.
 
-    limit: (E,) a number of at most the k-th, and above the one before, is in place k; above the last one it is in place E. None for
-    a block of one-hot columns: the k-th category is in place k; what has none is in place E."""
+    limit: (E,) a number up to the k-th limit, and above the one before, is in cell k; above the last one it is in cell E. None for
+    a block of one-hot columns: the k-th category is in cell k, and a row without one in cell E."""
 
     column: Integers
     limit: Array | None = None
 
 
 def behind_bins(model: Any) -> tuple[Any, onnx.ModelProto] | None:
-    """Return what goes before the trees (None: nothing), and them as ONNX of one matrix, of a pipeline that ends in bins and a
-    linear model. None of other pipelines, and where numbers are added up that are not binned."""
+    """Return a pipeline that ends in bins and a linear model as its steps before the trees (None: no steps), and the trees as ONNX
+    of one matrix. Return None for other pipelines, and if numbers that are not binned are added."""
     if not hasattr(model, "steps") or (score := linear(last := model[-1])) is None or (found := _asked(model[:-1])) is None:
         return None
     (weight, bias), (rest, questions) = score, found
@@ -63,8 +63,8 @@ def _written(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> o
 
 
 def _asked(step: Any) -> tuple[Any, Questions] | None:
-    """Return what a step is without the bins that it ends in (None: nothing), and the trees that these and its encoders are; None
-    where it gives numbers."""
+    """Return a step without the bins at its end (None: nothing is left), and its bins and encoders as trees; None if it outputs
+    numbers."""
     step = flat(step)
     if not own_of_sklearn(step):
         return None
@@ -96,7 +96,7 @@ def _asked(step: Any) -> tuple[Any, Questions] | None:
 
 
 def _of_columns(step: Any) -> tuple[Any, Questions] | None:
-    """The same of a ColumnTransformer."""
+    """Return the same for a ColumnTransformer."""
     listed, questions = [], Questions()
     for name, one, columns in step.transformers_:
         places = step._transformer_to_input_indices.get(name, ())
@@ -113,24 +113,24 @@ def _of_columns(step: Any) -> tuple[Any, Questions] | None:
 
 
 def _below(edges: Any) -> Array:
-    """The largest numbers in the bins below these edges: a number on an edge is in the bin above it."""
+    """Return the largest numbers in the bins below these edges: a number on an edge is in the bin above it."""
     return np.asarray(np.nextafter(np.asarray(edges, dtype=np.float64), -np.inf))
 
 
 def _steps(limits: Array, values: Array) -> TreeSum:
-    """A function of one column: values (E + 1, m) between limits (E,)."""
+    """Return a step function of one column as a tree: values (E + 1, m) between limits (E,)."""
     return table([TableAxis(column=np.zeros(len(limits), dtype=np.int64), limit=limits)], values)
 
 
 def _number(values: Any) -> TreeSum:
-    """A column that has some values (float32, as encoders write them) alone, as it is."""
+    """Return a column that has only these values (float32, as encoders write them) as a tree."""
     given = np.array([one for one in values if one is not None and one == one], dtype=np.float64)
     known, at = np.unique(given.astype(np.float32), return_index=True)
     return _steps(known[:-1].astype(np.float64), given[at, None])
 
 
 def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
-    """Return a table of values (E_1 + 1, ..., E_r + 1, m) as one tree, which asks about its axes in turn."""
+    """Return a table of values (E_1 + 1, ..., E_r + 1, m) as one tree, which splits along its axes in turn."""
     nodes = list[tuple[int, float, int, int]]()
     leaves = list[Array]()
     nothing = np.zeros(values.shape[-1])
@@ -141,7 +141,7 @@ def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
         return len(nodes) - 1
 
     def grow(axis: int, low: int, part: Array) -> int:
-        """Add the tree of some places of an axis, from `low` on, with their values; return its root."""
+        """Add the tree of some cells of an axis, from `low` on, with their values; return its root."""
         value = part.reshape(-1, values.shape[-1])[0]
         if (part == value).all():
             return add(value)
@@ -156,7 +156,7 @@ def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
         return at
 
     def of_block(axis: int, part: Array) -> int:
-        """The same of a block of one-hot columns, which are asked about one after the other."""
+        """Do the same for a block of one-hot columns, which are split one after the other."""
         root = len(nodes)
         for k, column in enumerate(axes[axis].column.tolist()):
             at = add()
@@ -171,7 +171,7 @@ def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
 
 
 def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
-    """Return what goes before the trees (None: nothing), and them as ONNX of one matrix, of an explainable boosting machine.
+    """Return an explainable boosting machine as the encoder before its trees (None: none), and the trees as ONNX of one matrix.
 
     alone: it takes the columns of a table by name; else it is behind other steps, which make a matrix of all its columns.
 
@@ -208,7 +208,7 @@ def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
 
 
 def _encoder(names: Sequence[str], numbers: Sequence[int], known: Mapping[int, Sequence[int | str]]) -> Any:
-    """Return what makes the matrix of the trees of a table: its numbers, and then a block for each column of words."""
+    """Return the encoder of a table into the matrix of the trees: its numbers, and then a block for each column of words."""
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import OneHotEncoder
 
@@ -231,5 +231,5 @@ def _categories(model: Any, bins: Mapping[str, int]) -> list[int] | list[str]:
 
 
 def scores_missing(model: Any) -> bool:
-    """Return whether an explainable boosting machine has learned scores for missing values."""
+    """Return True if an explainable boosting machine has learned scores for missing values."""
     return any(one.take(0, axis=k).any() for one in getattr(model, "bin_weights_", ()) for k in range(one.ndim))

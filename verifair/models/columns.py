@@ -1,4 +1,4 @@
-"""The inputs of converted models: a column each, called as the object calls them."""
+"""The inputs of converted models: one for each column, with the object's own names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onnx import TensorProto, compose, helper
 OPSETS = {"": 15, "ai.onnx.ml": 3}
 """Operator sets that all converters know, so that a pipeline may end in any of their models."""
 JOINED = "columns"
-"""What the matrix is called that the named columns make."""
+"""Name of the matrix of all named columns."""
 PREFIX = "model/"
-"""Of the names within a model that a column has as well."""
+"""Prefix of names within a model that are also names of columns."""
 
 
 def names_of(model: Any) -> tuple[str, ...]:
-    """Return the columns that an object was fitted on, as far as it knows their names."""
+    """Return the names of the columns that an object was fitted on; empty if it does not know them."""
     for name in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
         found = getattr(model, name, None)
         found = found() if callable(found) else found
@@ -30,17 +30,17 @@ def names_of(model: Any) -> tuple[str, ...]:
 
 
 def holds_numbers(column: pd.Series) -> bool:
-    """Return whether a column of a table holds numbers; truth values are none."""
+    """Return True if a column of a table holds numbers; truth values are not numbers."""
     return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
 
 
 def holds_truths(column: pd.Series) -> bool:
-    """Return whether a column of a table holds True and False, whatever its dtype, beside missing values."""
+    """Return True if a column of a table holds only True, False and missing values, whatever its dtype."""
     return bool(pd.api.types.is_bool_dtype(column.dropna().infer_objects()))
 
 
 def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
-    """Return whether these are the numbers that boosting libraries give to columns without names.
+    """Return True if these are the numbers that boosting libraries give to columns without names.
 
     fitted: they stand in `feature_names_in_`, where a table may have plain numbers; LightGBM 4.5 puts its own there, of arrays as
     well, and scikit-learn's ensembles take them from a member.
@@ -50,13 +50,13 @@ def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
 
 
 def model_of(graph: onnx.GraphProto) -> onnx.ModelProto:
-    """Return a graph of our own as a model, by these operator sets."""
+    """Return a graph as a model with these operator sets."""
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """Return a model of one matrix as one that takes its columns one by one, under their names."""
+    """Return a model of one matrix as a model with an input for each column, by name."""
     (matrix,) = model.graph.input
     width = matrix.type.tensor_type.shape.dim[1].dim_value
     if not names or width not in (0, len(names)):
@@ -78,7 +78,7 @@ def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
 def renamed(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """Return a model whose inputs have these names, without those that it does not read."""
     for one in model.graph.output:
-        if any(one.name == given.name for given in model.graph.input):  # a single column as it is, without a node
+        if any(one.name == given.name for given in model.graph.input):  # a single column without a node
             model.graph.node.append(helper.make_node("Identity", [one.name], [f"{one.name}/same"], name=f"{one.name}/same"))
             one.name += "/same"
     taken = {name for node in model.graph.node for name in (*node.input, *node.output)}

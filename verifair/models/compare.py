@@ -1,4 +1,4 @@
-"""Does a converted model say what the object says that it was made from? Compared on rows; differences are reported."""
+"""Comparison of a converted model with the object from which it was made, on rows; differences are reported."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from verifair.models.pipelines import MissingCategory, asks_for_missing, missing
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
-"""Of a table, at most; drawn with seed 0."""
+"""The most rows of a table for the comparison, drawn with seed 0."""
 POINTS = 256
-"""Random ones, where there is no table."""
+"""Random points, if there is no table."""
 CLOSE, FAR = 1e-4, 1e-2
 """Differences relative to 1 + |value|: those above the first are reported, a model with too many above the second is refused."""
 MOST, RARE = 0.5, 0.01
-"""Too many: of all rows; and of rows rounded to float32, but for trees behind scalers."""
+"""Shares that are too many: of all rows; and of rows rounded to float32, except for trees behind scalers."""
 
 SCALED = "the last digit decides rows on a threshold, and trees need no scaler: fit them on the numbers as they are"
-"""What to do where a scaler stands in front of trees: ONNX scales in float32, and rows of the training data lie on thresholds."""
+"""Remedy for a scaler in front of trees: ONNX scales in float32, and rows of the training data lie on thresholds."""
 
 
 class ImportDifference(UserWarning):
@@ -62,14 +62,14 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         warnings.warn(f"{message}. For probabilities fit CalibratedClassifierCV on it", ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     if rows is not None and not len(rows[1]):
-        if names_of(model):  # a matrix that was made of the table need not be the table
+        if names_of(model):  # the matrix of the fit may differ from the table
             message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
             warnings.warn(f"{message}; pass read(model, frame) rows that it was fitted on", ImportDifference, stacklevel=4)
         rows = None
     given, x, where = _drawn(model, network) if rows is None else rows
     try:
         own = predictions(model, given)
-    except Exception as error:  # objects raise what they like
+    except Exception as error:  # objects may raise anything
         message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({first_line(error)[:200]})"
         warnings.warn(f"{message}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
         return
@@ -109,7 +109,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
 
 
 def _check_decides(model: Any, rows: Any, values: Array, link: Link, where: str) -> None:
-    """Raise ModelError where an object's `predict` decides otherwise than its own values (N, k) do, by a threshold of its own."""
+    """Raise ModelError if an object's `predict` decides differently from its own values (N, k), by a threshold of its own."""
     if not 2 <= len(getattr(model, "classes_", ())) == max(2, values.shape[1]):
         return
     said = predicted_classes(model, rows)
@@ -125,13 +125,13 @@ def _check_decides(model: Any, rows: Any, values: Array, link: Link, where: str)
 
 
 def _apart(own: Array, shown: Array, link: Link) -> tuple[Array, Booleans]:
-    """Return for each row the largest difference, relative to 1 + |value|, and whether the decisions differ."""
+    """Return for each row the largest difference, relative to 1 + |value|, and True if the decisions differ."""
     relative = np.where(np.isfinite(own), np.abs(own - shown) / (1 + np.abs(own)), np.inf).max(axis=1)
     return relative, np.asarray(_decided(own, link) != _decided(shown, link))
 
 
 def _float32(rows: Any) -> Any:
-    """Return rows whose numbers are rounded to float32: what the converted model is given."""
+    """Return rows whose numbers are rounded to float32, the converted model's inputs."""
     if not isinstance(rows, pd.DataFrame):
         return rows.astype(np.float32).astype(rows.dtype)
     numbers = rows.select_dtypes("number")
@@ -139,14 +139,14 @@ def _float32(rows: Any) -> Any:
 
 
 def _decided(values: Array, link: Link) -> Any:
-    """Decisions (N,) of what a model shows."""
+    """Return the decisions (N,) of a model's outputs."""
     if values.shape[1] > 1:
         return values.argmax(axis=1)
     return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX, Link.SHARES) else 0.0)
 
 
 def predicted_classes(model: Any, rows: Any) -> Integers | None:
-    """Return the numbers, in `classes_`, of the classes that an object's `predict` gives rows (N,); None where it gives others."""
+    """Return the positions in `classes_` of an object's predicted classes for rows (N,); None if it predicts anything else."""
     numbers = {str(name): k for k, name in enumerate(model.classes_)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -155,7 +155,7 @@ def predicted_classes(model: Any, rows: Any) -> Integers | None:
 
 
 def predictions(model: Any, rows: Any) -> Array:
-    """What an object says of rows: (N, k) probabilities, or shares of hard votes, or else values."""
+    """Return an object's outputs for rows: (N, k) probabilities, or shares of hard votes, or else values."""
     last = last_of(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -183,7 +183,7 @@ def _of_module(model: Any, rows: Any) -> Any:
 
 
 def named_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame | None:
-    """Return the columns of a table that an object was fitted on, in its order, all where it knows no names; None without one.
+    """Return the columns of a table that an object was fitted on, in its order (all if it knows no names); None if one is missing.
 
     LightGBM writes names with _ for each space.
     """
@@ -194,14 +194,14 @@ def named_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame | N
 
 
 def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table's rows, ROWS of them at most."""
+    """Return at most ROWS rows of a table."""
     if len(frame) <= ROWS:
         return frame
     return frame.iloc[np.sort(np.random.default_rng(0).choice(len(frame), size=ROWS, replace=False))]
 
 
 def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
-    """Rows of a table, as the object takes them and as the network does; None where it has not the model's columns."""
+    """Return rows of a table as inputs of the object and of the network; None if it lacks the model's columns."""
     names, none = names_of(model), missing_of(model)
     rows = named_columns(frame, names)
     if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
@@ -226,14 +226,14 @@ def missing_of(model: Any) -> dict[str, MissingCategory]:
 
 
 def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
-    """Which rows of a column the network takes; these are entered into its inputs, in place."""
+    """Write a column into the network's inputs x, in place; return True for rows whose value the network takes."""
     start = int(feed.start[position])
     if start < 0:
         return np.ones(len(x), dtype=bool)
     values = column.astype("boolean").astype("Float64") if holds_truths(column) else column  # 0 and 1, as encoders know them
     if position in feed.categories:
         found = pd.Index(feed.categories[position]).get_indexer(pd.Index(values))
-        if (found < 0).all() and values is column:  # some objects know words that are numbers by their digits alone
+        if (found < 0).all() and values is column:  # some objects store categories that are numbers as their digits
             found = pd.Index(list(map(str, feed.categories[position]))).get_indexer(pd.Index(values.astype(str)))
         x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
         return np.asarray(found >= 0)
@@ -244,7 +244,7 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
 
 
 def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
-    """Random points, as the network takes them and as the object does."""
+    """Return random points as inputs of the object and of the network."""
     random = np.random.default_rng(0)
     x = comparison_points(Path(called(model)), network.inputs, POINTS, random, None)
     for feed in network.feeds:

@@ -19,7 +19,7 @@ from encoders.network import Array
 from verifair.models.objects import called, own_of_sklearn
 
 NOTHING = 1e-12
-"""An eigenvalue that is no larger, beside the largest, is what rounding has left of 0."""
+"""Eigenvalues no larger than this share of the largest are 0 up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class Quadratic:
 
 
 def quadratic(model: Any) -> bool:
-    """Return whether an estimator is one of these."""
+    """Return True if an estimator is one of these."""
     return own_of_sklearn(model) and type(model).__name__ in ("GaussianNB", "QuadraticDiscriminantAnalysis")
 
 

@@ -1,4 +1,4 @@
-"""The field of a question that holds its model, and takes whatever `verifair.models.read` takes."""
+"""The field of a question that holds its model, and accepts everything that `verifair.models.read` does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NetworkField:
 
     def __get__(self, instance: object, owner: type) -> Model:
         if instance is None:
-            raise AttributeError("network")  # dataclasses take what a class has for the default
+            raise AttributeError("network")  # dataclasses take a class attribute as the default
         found: Model = instance.__dict__["network"]
         return found
 

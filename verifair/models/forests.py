@@ -1,7 +1,7 @@
 """Estimators of scikit-learn that add up trees, as one tree ensemble of ONNX.
 
 Bagging, soft and hard voting, AdaBoost, stacking and calibration of trees are weighted sums of the trees' leaves. skl2onnx writes
-each tree as a classifier of its own, with the arithmetic behind; here the weights are multiplied into the leaves, in float64.
+each tree as a classifier of its own, followed by the arithmetic; here the weights are multiplied into the leaves, in float64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verifair.models.columns import model_of
 from verifair.models.objects import flat, labels_of, own_of_boosting, own_of_sklearn, width_of
 
 WHOLE_WEIGHTS = 2**10
-"""Weights of hard votes are read that are whole numbers of this part of 1: their sums are exact, and ties are the object's."""
+"""Weights of hard votes have to be multiples of 1 / WHOLE_WEIGHTS: then their sums are exact, and ties are those of the object."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,12 +56,12 @@ class TreeSum:
         return replace(self, base=self.base + number)
 
     def last(self) -> TreeSum:
-        """Return the last of its numbers alone: of two classes' the second one's."""
+        """Return the sum with only the last of its numbers: for two classes that of the second."""
         return self.times(np.eye(len(self.base))[:, -1:])
 
 
 def convert(model: Any) -> onnx.ModelProto | None:
-    """Return an estimator that adds up trees as ONNX, with one matrix for its input; None of any other."""
+    """Return an estimator that adds up trees as ONNX, with one matrix as its input; None for any other."""
     from sklearn.base import is_regressor
     from sklearn.ensemble import AdaBoostClassifier, StackingClassifier
 
@@ -83,9 +83,9 @@ def convert(model: Any) -> onnx.ModelProto | None:
 
 
 def summed(model: Any, response: str) -> TreeSum | None:
-    """Return the trees that add up to what a method of an estimator gives, a number a class or one; None where there are none.
+    """Return the trees whose sum is the result of an estimator's method, a number for each class or one; None if it has none.
 
-    Classifiers of boosting libraries have no `decision_function`; what is called so here is the log-odds of their probability.
+    Classifiers of boosting libraries have no `decision_function`; here it stands for the log-odds of their probability.
     Raises ModelError for one that cannot be read.
     """
     from sklearn import ensemble
@@ -99,7 +99,7 @@ def summed(model: Any, response: str) -> TreeSum | None:
         return None
     if getattr(model, "n_outputs_", 1) != 1:
         return None
-    if response == "predict_proba" and not hasattr(model, response):  # of hard votes the decision alone is counted
+    if response == "predict_proba" and not hasattr(model, response):  # hard votes count only decisions
         return None
     if hasattr(model, "tree_"):
         return None if response == "decision_function" else _single(model, hard=False)
@@ -134,7 +134,7 @@ def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, 
 
 
 def _copied(read: TreeEnsemble) -> TreeSum:
-    """Return trees that were read, node by node: what several branches share, once for each."""
+    """Return trees that were read, node by node; subtrees that several branches share are copied for each."""
     trees = list[DecisionTree]()
     for root in read.root.tolist():
         node, k, left, right = [root], 0, list[int](), list[int]()
@@ -150,7 +150,7 @@ def _copied(read: TreeEnsemble) -> TreeSum:
 
 
 def total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
-    """Return the sum of all; None where one of them is none."""
+    """Return the sum of all parts; None if one of them is None."""
     known = [one for one in parts if one is not None]
     if not known or len(known) < len(parts):
         return None
@@ -158,8 +158,8 @@ def total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
 
 
 def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
-    """Return the estimators whose probabilities or values a forest, bagging or voting averages, each with its weight and the
-    columns that it takes (None: all); None of other estimators."""
+    """Return the estimators whose probabilities or values a forest, bagging or voting averages, each with its weight and its
+    columns (None: all); None for other estimators."""
     from sklearn import ensemble
 
     if isinstance(model, ensemble.VotingClassifier | ensemble.VotingRegressor):
@@ -180,20 +180,20 @@ def _mean(model: Any, response: str) -> TreeSum | None:
     for weight, one, columns in members(model) or ():
         found = summed(one, response)
         listed = flat(one).classes_ if response == "predict_proba" else [0]
-        # of a sample of the rows some classes may be missing; the others then have their numbers for labels
+        # a sample of the rows may lack some classes; the labels of a member are the numbers of its classes
         at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
         parts.append(found and found.times(weight * np.eye(count)[at], columns))
     return total(parts, np.zeros(count))
 
 
 def whole_weights(model: Any) -> bool:
-    """Return whether sums of the weights of hard votes are exact, in float32 and float64."""
+    """Return True if sums of the weights of hard votes are exact, in float32 and float64."""
     whole = np.asarray(model._weights_not_none or (), dtype=np.float64) * WHOLE_WEIGHTS
     return bool((whole == np.rint(whole)).all() and np.abs(whole).sum() <= 2**23)
 
 
 def _votes(model: Any) -> TreeSum | None:
-    """Hard votes of single trees. None where sums of weights may be equal, and not so in float32 or float64."""
+    """Return hard votes of single trees; None if sums of weights may be equal, but not after rounding to float32 or float64."""
     weights, count = model._weights_not_none, len(model.classes_)
     if (count > 2 and len(set(weights or ())) > 1) or not whole_weights(model):
         return None
@@ -206,7 +206,7 @@ def _votes(model: Any) -> TreeSum | None:
 
 
 def _boosted(model: Any) -> TreeSum | None:
-    """AdaBoost (SAMME): each member votes for its class with its weight, and against the others with a share of that."""
+    """Return AdaBoost (SAMME): each member votes for its class with its weight, and against the others with a share of it."""
     if getattr(model, "algorithm", "SAMME") == "SAMME.R":  # of scikit-learn before 1.6: sums of logarithms
         return None
     classes, parts = model.classes_.tolist(), list[TreeSum | None]()
@@ -221,7 +221,7 @@ def _boosted(model: Any) -> TreeSum | None:
 
 
 def _gradient(model: Any) -> TreeSum | None:
-    """Gradient boosting, of scikit-learn's two kinds, by their raw values."""
+    """Return gradient boosting, of scikit-learn's two kinds, by its raw values."""
     if hasattr(model, "_predictors"):
         loss = getattr(model, "_loss", None)
         plain = hasattr(model, "classes_") or type(getattr(loss, "link", None)).__name__ == "IdentityLink"
@@ -245,7 +245,7 @@ def _histogram(nodes: Any) -> TreeSum:
 
 
 def _stacked(model: Any) -> TreeSum | None:
-    """Stacking: a linear function of what the members give."""
+    """Return stacking: a linear function of its members' outputs."""
     final = linear(model.final_estimator_)
     if final is None or model.passthrough:
         return None
@@ -264,8 +264,8 @@ def _stacked(model: Any) -> TreeSum | None:
 
 
 def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
-    """Calibrated probabilities of two classes that are a sum of trees, and what is made of it. Functions of single trees' leaves
-    are leaves, and one sigmoid of a sum is the logistic function of another one."""
+    """Return calibrated probabilities of two classes as a sum of trees, and the post-transform of it. Functions of a single tree's
+    leaves are applied to the leaves, and one sigmoid of a sum is the logistic function of another sum."""
     listed = model.calibrated_classifiers_
     if len(model.classes_) > 2 or model.method not in ("sigmoid", "isotonic"):
         return None, "NONE"
@@ -281,7 +281,7 @@ def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
 
 
 def _of_leaves(one: Any, count: int) -> TreeSum:
-    """Return what a calibrated tree adds to the mean of so many."""
+    """Return a calibrated tree as one of `count` summands of a mean."""
     (curve,) = one.calibrators
     (tree,) = _single(flat(one.estimator), hard=False).last().trees
     chance = curve.predict(tree.value[:, 0])
@@ -289,8 +289,8 @@ def _of_leaves(one: Any, count: int) -> TreeSum:
 
 
 def linear(model: Any) -> tuple[Array, Array] | None:
-    """Return weights (m, n) and bias (m,) of a linear model whose probabilities are logistic (softmax), or that gives values; None
-    of other estimators."""
+    """Return weights (m, n) and bias (m,) of a linear model that outputs logistic (softmax) probabilities, or values; None for
+    other estimators."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import LogisticRegression, SGDClassifier
     from sklearn.linear_model._base import LinearModel
@@ -311,8 +311,8 @@ def linear(model: Any) -> tuple[Array, Array] | None:
 
 
 def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
-    """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; none of values, of which there may be several.
-    transform: of the scores."""
+    """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; empty for values, of which there may be several.
+    transform: post-transform of the scores."""
     count = [len(one.feature) for one in found.trees]
     tree = np.repeat(np.arange(len(count)), count)
     node = np.concatenate([np.arange(k) for k in count])
@@ -321,7 +321,7 @@ def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | i
         np.concatenate([getattr(one, name) for one in found.trees]) for name in named
     )
     leaf = feature < 0
-    value[: count[0]] += found.base  # to the first tree: onnxruntime takes two base values of two classes in its own way
+    value[: count[0]] += found.base  # added to the first tree: onnxruntime treats two base values of two classes in a special way
     # one score of two classes: the second one's share of votes, or the scores -z and z, of which onnxruntime takes the second
     if labels and len(labels) == 2:
         value = value[:, 1:] if transform == "NONE" else value * [-1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Whose object is it, and what do messages and exporters call things? Asked of the class alone: no package is imported for it."""
+"""The package of an object, and names for messages and exporters, from its class alone: no package is imported for it."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from encoders.errors import ModelError
 from verifair.errors import QueryError
 
 ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
-"""What to do where a conversion fails, or makes another model."""
+"""Remedy if a conversion fails, or gives another model."""
 BOOSTING = ("xgboost", "lightgbm", "catboost")
 PACKAGES = ("torch", *BOOSTING, "interpret", "sklearn")
 
 
 def package_of(model: Any) -> str | None:
-    """Return which of the known packages an object is of: that of its class, or of the nearest one that this is derived from."""
+    """Return the known package of an object's class, or of its nearest base class of a known package; None without one."""
     return next((root for root in map(_root, type(model).__mro__) if root in PACKAGES), None)
 
 
 def own_of_sklearn(model: Any) -> bool:
-    """Return whether an object is of a class of scikit-learn's own: one that is derived from it may answer in another way."""
+    """Return True if an object's class is one of scikit-learn's own: derived classes may predict differently."""
     return _root(type(model)) == "sklearn"
 
 
 def own_of_boosting(model: Any) -> bool:
-    """The same of a boosting library."""
+    """Return the same for boosting libraries."""
     return _root(type(model)) in BOOSTING
 
 
 def called(model: Any) -> str:
-    """Return what messages call an object."""
+    """Return an object's name for messages."""
     kind = type(model)
     return f"{_root(kind)} {kind.__name__}" if _root(kind) in PACKAGES else kind.__name__
 
 
 def check_decides(model: Any, positive: Any) -> None:
-    """Raise QueryError for an estimator that gives values, where `positive` names no threshold of these."""
+    """Raise QueryError for an estimator that outputs values if `positive` names no threshold of these."""
     if isinstance(positive, str) and positive.strip().startswith("value"):
         return
     if regresses(model):
@@ -48,7 +48,7 @@ def check_decides(model: Any, positive: Any) -> None:
 
 
 def regresses(model: Any) -> bool:
-    """Return whether an object is an estimator that gives values."""
+    """Return True if an object is an estimator that outputs values."""
     if package_of(model) in (None, "torch") or not hasattr(model, "get_params"):
         return False
     from sklearn.base import is_regressor
@@ -65,7 +65,7 @@ def check_classes(model: Any) -> None:
 
 
 def check_rows(frame: Any) -> None:
-    """Raise QueryError for rows to compare on that are no table, or whose columns have no names of their own."""
+    """Raise QueryError for comparison rows that are no table, or whose columns have no names."""
     if not hasattr(frame, "iloc") or getattr(frame, "ndim", 0) != 2:
         raise QueryError(f"frame: found {type(frame).__name__}; expected a pandas DataFrame of the rows that the model takes")
     if frame.columns.has_duplicates:
@@ -74,15 +74,15 @@ def check_rows(frame: Any) -> None:
 
 
 def thawed(model: Any) -> Any:
-    """Return the estimator that a FrozenEstimator holds, or that a search has found; another one as it is."""
+    """Return the estimator in a FrozenEstimator, or the best one of a search; any other object unchanged."""
     while type(model).__name__ == "FrozenEstimator" or hasattr(model, "best_estimator_"):
         model = model.estimator if type(model).__name__ == "FrozenEstimator" else model.best_estimator_
     return model
 
 
 def flat(model: Any) -> Any:
-    """Return an estimator thawed, and a pipeline as one without pipelines in it and without steps that do nothing; recursive
-    feature elimination (RFE) as a choice of columns, and what was fitted on these."""
+    """Return an estimator thawed; a pipeline without nested pipelines and without steps that do nothing; recursive feature
+    elimination (RFE) as a choice of columns, followed by the estimator fitted on these."""
     model = thawed(model)
     if _eliminates(model):
         from sklearn.pipeline import Pipeline
@@ -105,7 +105,7 @@ def _eliminates(model: Any) -> bool:
 
 
 def _choice(elimination: Any) -> Any:
-    """Return what chooses the columns that an elimination has left, as its conversion takes it for a classifier."""
+    """Return a step that selects the columns left by an elimination, as converters would treat the elimination as a classifier."""
     from sklearn.feature_selection import SelectKBest
 
     chosen = SelectKBest(k=int(elimination.support_.sum()))
@@ -129,7 +129,8 @@ def last_of(model: Any) -> Any:
 
 
 def width_of(model: Any) -> int:
-    """Return how many columns an estimator takes. Combinations of pipelines that begin with "passthrough" do not say so."""
+    """Return the number of an estimator's input columns. Combinations of pipelines that begin with "passthrough" do not store
+    it."""
     found = getattr(model, "n_features_in_", None)
     if found is not None:
         return int(found)
@@ -148,7 +149,7 @@ def labels_of(model: Any) -> list[str | int]:
 
 
 def exported(name: str) -> str:
-    """Return a column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
+    """Return a column's name as exporters write it: skl2onnx replaces every character but letters, digits and _ by _."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 

@@ -1,6 +1,6 @@
-"""PolynomialFeatures of scikit-learn as ONNX: one product for all terms of a degree, of terms of the degree below and columns.
+"""PolynomialFeatures of scikit-learn as ONNX: all terms of a degree as one product, of terms of the degree below with columns.
 
-skl2onnx writes three nodes for every term, and looks through all names for the next one: 5,150 terms take most of a minute.
+skl2onnx writes three nodes for every term, and searches all names for each: 5,150 terms take most of a minute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from onnx import TensorProto
 from encoders.network import Integers
 
 Term = tuple[int, ...]
-"""The columns whose product it is, increasing."""
+"""The columns of a term's product, increasing."""
 
 
 def write(scope: Any, operator: Any, container: Any) -> None:

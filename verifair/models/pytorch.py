@@ -1,4 +1,4 @@
-"""torch Modules as ONNX, by torch's own exporter. torch is loaded already where somebody has a Module: nothing here imports it."""
+"""torch Modules as ONNX, by torch's own exporter. A caller with a Module has loaded torch already: nothing here imports it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     Raises QueryError where the width is not known, or rows of that width make the Module fail.
     """
     torch = sys.modules["torch"]
-    model = getattr(model, "_orig_mod", model)  # of torch.compile, which cannot be exported
+    model = getattr(model, "_orig_mod", model)  # the module in the result of torch.compile, which cannot be exported
     layers = list(model.modules())
     widths = [one.in_features for one in layers if isinstance(one, torch.nn.Linear)]
     if width is None and (not widths or any(isinstance(one, torch.nn.Embedding) for one in layers)):
@@ -57,7 +57,7 @@ def _try(model: Any, example: Any, *, guessed: bool) -> None:
 
 @contextmanager
 def modes_kept(model: Any) -> Iterator[None]:
-    """Leave a Module, and each of its parts, in training or not as it was: a part may be frozen in a Module that trains."""
+    """Context that restores the training mode of a Module and of each part: a part may be frozen in a Module that trains."""
     modes = {part: part.training for part in model.modules()}
     try:
         yield

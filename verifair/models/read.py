@@ -1,4 +1,4 @@
-"""`vf.read`: one door for every kind of model. What takes a network takes whatever this takes."""
+"""`vf.read`: the entry for every kind of model. Functions that take a network accept everything that this does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REMEDIES = {
     "'str' object cannot be interpreted as an integer": "list columns by their names, and not as a slice of names",
     "objective should be cleaned": "fit it with the objective 'binary', 'multiclass' or 'regression'",
 }
-"""Of converters' messages, by a part of these; without one the remedy is another conversion."""
+"""Part of a converter's message -> the remedy; for other messages the remedy is another conversion."""
 Convert = Callable[[Any, int | None], ModelProto]
 
 
@@ -89,15 +89,15 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
 
 
 def read_network(model: Any, what: str) -> Network:
-    """Return what `read` gives where that is a network. Raises ModelError saying that `what` takes no other, and as `read` does."""
+    """Return the result of `read` if it is a network. Raises ModelError saying that `what` takes no other, and as `read` does."""
     return layered(read(model), what)
 
 
 def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
-    """Return an object as ONNX. Raises ModelError where the converter fails, whatever it raises."""
+    """Return an object as ONNX. Raises ModelError if the converter raises any error."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the converters' own, about versions to come
+            warnings.simplefilter("ignore")  # converters' warnings about future versions
             return convert(model, columns)
     except (VerifairError, ModelError):
         raise
@@ -105,7 +105,7 @@ def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
         needs = str(error.name or error).partition(".")[0]
         what = f"{called(model)}: its conversion to ONNX needs {needs}, which is not installed"
         raise MissingPackage(f"{what}: pip install {needs}") from error
-    except Exception as error:  # converters raise what they like
+    except Exception as error:  # converters may raise anything
         said = first_line(error)
         remedy = next((one for part, one in REMEDIES.items() if part in said), ANOTHER_WAY)
         raise ModelError(called(model), f"cannot be converted to ONNX ({said[:300]}); {remedy}") from error

@@ -1,4 +1,4 @@
-"""What estimators of scikit-learn are that no conversion makes readable: said in one line, in place of the node that failed."""
+"""Messages about estimators of scikit-learn that cannot be read after any conversion: one line, in place of the failing node."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ WHY = {
     "IsolationForest": "gives the depths of leaves, and no decisions about people; fit RandomForestClassifier on labels",
     "TransformedTargetRegressor": "transforms values back; pass the regressor_ within, and ask about the values that it gives",
 }
-"""Name of a class -> what it does, and what would help."""
+"""Name of a class -> what it does, and the remedy."""
 
 
 def better(model: Any, error: ModelError) -> ModelError:
-    """Return the error that names the part of an estimator that is not read, and what would help; of other models the given one."""
+    """Return an error that names the unreadable part of an estimator, and the remedy; for other models the given error."""
     if package_of(model) != "sklearn":
         return error
     known = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
