@@ -1,1 +1,1 @@
-"""Smooth activations: which there are, what each of them is, and their values in float64."""
+"""Smooth activations: their kinds, definitions, and values in float64."""

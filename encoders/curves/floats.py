@@ -13,7 +13,7 @@ which IEEE 754 rounds correctly (u = 2^-53). With z = min(|t|, 20):  e = exp(-2 
 The other curves are given by a table of Taylor's coefficients around the middles of cells of width 1/16; ball arithmetic shows them
 to leave out less than u / 2 of a value and 8 u of a derivative. |h| <= 1/32, and the coefficients of h to h^12 are at most 2 in
 size: rounding them and Horner's scheme lose less than 2 u (1 + |t|) of a value and 8 u of a derivative. From 40 on a curve is
-taken for its asymptote, which is off by less than 8 u and a rounding. So |error| < ERROR (1 + |t|) of a value, ERROR of a
+replaced by its asymptote, with an error below 8 u and a rounding. So |error| < ERROR (1 + |t|) for a value, and ERROR for a
 derivative.
 
 Reference for the method: Muller, Elementary Functions, 3rd ed. 2016, chapters 3 and 11.
@@ -63,7 +63,7 @@ def tanh(t: Array) -> Array:
 
 def shaped(t: Array, shape: CurveShape) -> tuple[Array, Array]:
     """T(t), off by less than ERROR (1 + |t|), and T'(t), that to the right at a joint, off by less than ERROR; NaN stays NaN."""
-    near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # of what is NaN, the end of the table
+    near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # for NaN, the end of the table
     cell = np.floor(near * _STEPS)
     h = t - (cell + 0.5) / _STEPS
     rows = _table(shape)[cell.astype(np.int64) + shape.far * _STEPS]

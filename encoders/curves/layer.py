@@ -24,7 +24,7 @@ Kinds = npt.NDArray[np.int8]
 
 
 class Curve(IntEnum):
-    """What a neuron does to its pre-activation: bend (or nothing at all), or a smooth curve."""
+    """The activation of a neuron: BENT (piecewise linear), or a smooth curve."""
 
     BENT = 0
     SIGMOID = 1
@@ -41,7 +41,7 @@ class Curve(IntEnum):
 
     @property
     def shape(self) -> CurveShape:
-        """Of those that are neither bent, nor made of tanh, nor squares; nobody else needs to load them."""
+        """The shape of a curve that is neither bent, nor made of tanh, nor a square; loaded only when needed."""
         from encoders.curves.shapes import SHAPES
 
         return SHAPES[self.name.lower()]
@@ -54,11 +54,11 @@ class Curve(IntEnum):
 
     @property
     def joints(self) -> tuple[float, ...]:
-        """Where formulas of one that is neither bent nor made of tanh are joined."""
+        """The joints between formulas of a curve that is neither bent nor made of tanh."""
         return () if self == Curve.SQUARE else self.shape.joints
 
     def at(self, t: Array) -> tuple[Array, Array]:
-        """The curve and its slope at t in float64, of one that is neither bent nor made of tanh."""
+        """Return the curve and its slope at t in float64, for one that is neither bent nor made of tanh."""
         from encoders.curves.floats import shaped
 
         if self != Curve.SQUARE:
@@ -69,7 +69,7 @@ class Curve(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False, init=False)
 class SmoothLayer(Layer):
-    """A layer with smooth neurons: curve (m,) says which (`Curve`), bend (m,) is the slope of those that are BENT
+    """A layer with smooth neurons: curve (m,) is their kind (`Curve`), bend (m,) is the slope of those that are BENT
     (residual connections carry identity neurons beside smooth ones) and 1 for the others.
 
     Reading `slope` raises CurveError: see `encoders.network`.
@@ -81,7 +81,7 @@ class SmoothLayer(Layer):
     def __init__(self, *, weight: Array, bias: Array, bend: Array, curve: Kinds) -> None:
         for name, given in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
             object.__setattr__(self, name, given)  # as dataclasses set the fields of what is frozen
-        Layer(weight=weight, bias=bias, slope=bend)  # the same must hold
+        Layer(weight=weight, bias=bias, slope=bend)  # applies the same checks
         if curve.shape != bias.shape or not np.isin(curve, [one.value for one in Curve]).all() or not curve.any():
             raise ValueError(f"curve {curve!r}: expected a kind for each of {len(bias)} neurons, not all of them bent")
 
@@ -102,17 +102,17 @@ class SmoothLayer(Layer):
 
     @property
     def smooth(self) -> Booleans:
-        """(m,) which neurons are curves."""
+        """(m,) True for neurons that are curves."""
         return np.asarray(self.curve != Curve.BENT)
 
     @property
     def shaped(self) -> Booleans:
-        """(m,) which neurons are neither bent nor made of tanh. But for squares |y| <= 2 |a| + 1, and slopes are -1/2 to 1.76."""
+        """(m,) True for neurons neither bent nor made of tanh. Except for squares |y| <= 2 |a| + 1, and slopes are -1/2 to 1.76."""
         return np.asarray(self.curve > Curve.TANH)
 
     @property
     def squared(self) -> Booleans:
-        """(m,) which neurons are squares."""
+        """(m,) True for neurons that are squares."""
         return np.asarray(self.curve == Curve.SQUARE)
 
     def groups(self) -> list[tuple[Curve, Integers]]:
@@ -121,7 +121,7 @@ class SmoothLayer(Layer):
 
     @property
     def sigmoid(self) -> Booleans:
-        """(m,) which neurons are sigmoids."""
+        """(m,) True for neurons that are sigmoids."""
         return np.asarray(self.curve == Curve.SIGMOID)
 
     @property
@@ -132,7 +132,7 @@ class SmoothLayer(Layer):
 
 def value(a: Array, kind: Kinds) -> Array:
     """The curves at a (..., m) by neuron kinds (m,), in float64; numbers of BENT neurons are meaningless."""
-    from encoders.curves.floats import tanh  # who checks computes none in float64
+    from encoders.curves.floats import tanh  # the checker computes no tanh in float64
 
     q, p, c = parts(kind)
     out = c + p * tanh(q * a) if (kind <= Curve.TANH).any() else np.empty_like(a)

@@ -1,4 +1,4 @@
-"""The curves beside tanh and sigmoid: what each function is, in ball arithmetic, and the facts about its form that bounds rest on.
+"""The curves beside tanh and sigmoid: their definitions in ball arithmetic, and the facts about their shapes that bounds rest on.
 
 All of them are concave up to z1, convex from z1 to z2, concave from z2 on (either may be infinite), so that T' falls, rises and
 falls: its least value is that at z1, its largest that at z2. They fall up to `lowest` and rise from there on. Far to the left they
@@ -12,7 +12,7 @@ become the constant `floor`, far to the right the line  rise * t.  T' jumps down
     mish       t tanh(softplus t)           Misra, BMVC 2020
     hardswish  t min(max(t / 6 + 1 / 2, 0), 1)         Howard et al., ICCV 2019
 
-Whoever makes a table of one of them has `cells` prove what is said of it here.
+`cells` proves these facts whenever a table of a curve is made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flint import arb, arb_series, ctx, fmpq
 
 INFINITE = float("inf")
 ALPHA, GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
-"""Of SELU: the defaults of its ONNX operator, which are float32 numbers."""
+"""The constants of SELU: the defaults of its ONNX operator, which are float32 numbers."""
 BITS = 128
 
 
@@ -96,8 +96,8 @@ class CurveShape:
             ctx.cap = before
 
     def _holds(self, derivatives: list[arb], low: float, high: float) -> bool:
-        """Whether the facts hold on a cell, throughout which the first three derivatives lie in these balls. What is less than
-        2^-64 counts as 0: over all of the table it comes to less than 2^-53."""
+        """Return True if the facts hold on a cell on which the first three derivatives lie in these balls. Numbers below 2^-64
+        count as 0: over the whole table they add up to less than 2^-53."""
         first, second, third = derivatives
         room = 2.0**-64
         if low < self.z1 < high or low < self.z2 < high:
@@ -108,7 +108,7 @@ class CurveShape:
         return bool(turns and rises and abs(second) <= self.bend + 2.0**-20 and abs(third) <= self.twist + 2.0**-20)
 
     def _points(self) -> bool:
-        """Whether the facts about single points are right: to 2^-50, as all that rests on them has more room than that."""
+        """Return True if the facts about single points hold to 2^-50; everything that uses them has more room than that."""
 
         def near(x: float, k: int, at: float, expected: float) -> bool:
             return bool(abs(self.series(arb(x), 4, at)[k] - arb(expected)) < 2.0**-50)
@@ -132,7 +132,7 @@ class CurveShape:
 
 
 def _derivatives(coefficients: list[arb], step: arb) -> list[arb]:
-    """The first three derivatives within `step` of where these are Taylor's coefficients, the last one that of all these points."""
+    """Return the first three derivatives within `step` of the point of these Taylor coefficients, the last of which covers all."""
     out = []
     for order in (1, 2, 3):
         total = arb(0)

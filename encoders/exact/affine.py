@@ -1,4 +1,4 @@
-"""Affine arithmetic without rounding: float64 where float64 is exact, rationals (python-flint) from there on.
+"""Affine arithmetic without rounding: float64 as long as it is exact, then rationals (python-flint).
 
 Folding constants of a graph into one weight must not round more than once. An `Exact` array stays float64 as long as
 every operation on it is error-free, which is *checked* (TwoSum: Knuth; TwoProduct: Dekker 1971), and turns into
@@ -101,7 +101,7 @@ class Exact:
         return _settled(np.array((left * right).entries(), dtype=object).reshape(size.shape), size)
 
     def rounded(self) -> tuple[Array, bool]:
-        """The nearest float64 numbers (infinite where out of range), and whether they are the very same numbers."""
+        """Return the nearest float64 numbers (infinite where out of range), and True if they are the exact numbers."""
         if self.is_float:
             return self.values, True
         rounded, exact = _to_float(self.values)
@@ -122,7 +122,7 @@ def _size(values: Array) -> Array:
 
 
 def reciprocal(values: Array) -> Exact:
-    """1 / values, exactly."""
+    """Return 1 / values, exactly."""
     return exact(np.array([1 / _fmpq(v) for v in values.ravel().tolist()], dtype=object).reshape(values.shape))
 
 
@@ -139,7 +139,7 @@ def reciprocal_root(values: Array, *, plus: float) -> Exact:
 
 
 def group_sums(numbers: Exact, first: Integers) -> Exact:
-    """The sums (g,) of the groups of numbers (e,) that begin at the places `first` and reach to the next."""
+    """Return the sums (g,) of groups of numbers (e,), each from a position in `first` up to the next."""
     count = np.diff(np.r_[first, len(numbers.values)])
     if count.max(initial=0) > 4:
         size = np.add.reduceat(numbers.size, first)
@@ -181,7 +181,7 @@ def _rational(values: npt.NDArray[Any]) -> Objects:
 
 
 def _to_float(values: Objects, *, only_same: bool = False) -> tuple[Array, bool]:
-    """The nearest float64 numbers, and whether they are the same; with `only_same`, none unless they are."""
+    """Return the nearest float64 numbers, and True if they are exact; with `only_same`, no numbers unless they are."""
     floats, same = [], True
     for v in values.ravel():
         p, q = int(v.p), int(v.q)
@@ -197,13 +197,13 @@ def _to_float(values: Objects, *, only_same: bool = False) -> tuple[Array, bool]
 
 
 def _settled(values: npt.NDArray[Any], size: Array) -> Exact:
-    """Back to float64 when that loses nothing."""
+    """Return the numbers as float64 if that is exact, else as rationals."""
     floats, same = _to_float(values, only_same=True)
     return Exact(values=floats if same else values, size=size)
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, bool]:
-    """a * b, and whether no entry of it was rounded (a sufficient test: False may be over-cautious)."""
+    """Return a * b, and True if surely no entry of it was rounded."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         product = a * b
         for factor in (a, b):
@@ -217,14 +217,14 @@ def _two_product(a: Array, b: Array) -> tuple[Array, bool]:
 
 
 MOST_PRODUCTS = 2**31
-"""Terms of one exact product, minutes of work."""
+"""The most terms of one exact product, minutes of work."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExactMatrix:
     """Row i holds entries[start[i] : start[i + 1]] in the columns of the same places, which increase.
 
-    start: (m + 1,).   column: (e,).   entries: (e,) exact numbers; none of them need be there, absent ones are 0.
+    start: (m + 1,).   column: (e,).   entries: (e,) exact numbers; absent entries are 0.
     """
 
     start: Integers
@@ -242,7 +242,7 @@ class ExactMatrix:
 
     @property
     def widest(self) -> int:
-        """Entries in the fullest row."""
+        """The number of entries in the fullest row."""
         return int(np.diff(self.start).max(initial=0))
 
     @property
@@ -252,7 +252,7 @@ class ExactMatrix:
 
     @property
     def picks(self) -> bool:
-        """Whether every row picks one column, each a later one than the row before."""
+        """True if every row picks one column, each a later one than the row before."""
         entries = self.entries
         once = len(self.column) == self.rows and bool((np.diff(self.start) == 1).all() and (np.diff(self.column) > 0).all())
         return once and entries.is_float and bool((entries.values == 1).all() and (entries.size == 1).all())
@@ -263,7 +263,7 @@ class ExactMatrix:
                            entries=self.entries.take(place))
 
     def scaled(self, factor: Exact) -> ExactMatrix:
-        """Row by row times factor (m,)."""
+        """Return the rows times factor (m,)."""
         return ExactMatrix(start=self.start, column=self.column, entries=self.entries * factor.take(self.row))
 
     def __neg__(self) -> ExactMatrix:

@@ -1,8 +1,8 @@
 """Ball arithmetic for whole batches: arbitrarily narrow enclosures of the logits of any network (Arb, by python-flint).
 
 A network with smooth neurons has no exact values in rational arithmetic. A `Balls` batch holds intervals
-[middle +- radius] that surely contain them; what is undecided at one precision is tried again at twice as many bits. A number that
-is exactly 0 (tanh is odd: two neurons may cancel) is never distinguished from 0 that way: it stays undecided.
+[middle +- radius] that surely contain them; undecided questions are tried again at twice as many bits. A number that is exactly 0
+(tanh is odd: two neurons may cancel) cannot be decided like this: it stays undecided.
 Reference: Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic, IEEE Trans. Computers 66, 2017.
 """
 
@@ -21,12 +21,12 @@ from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Layer, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
-"""Bits, one after the other, at which points are tried: float32 weights and inputs are exact from the first on."""
+"""Precisions in bits that are tried one after the other: float32 weights and inputs are exact even with the first."""
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Ball arithmetic at so many bits."""
+    """Context of ball arithmetic at `bits` bits."""
     before, ctx.prec = ctx.prec, bits
     try:
         yield
@@ -36,7 +36,7 @@ def precision(bits: int) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Balls:
-    """A batch (B, n) of balls; compute with it within `precision` alone."""
+    """A batch (B, n) of balls; compute with it only within `precision`."""
 
     matrix: arb_mat
 
@@ -55,12 +55,12 @@ class Balls:
 
 
 def ball(value: Fraction | float) -> arb:
-    """A ball around a rational number: of radius 0 where the precision holds it, as it holds all float64 numbers."""
+    """Return a ball around a rational number: of radius 0 if the precision holds it, as it does all float64 numbers."""
     return arb(fmpq(value.numerator, value.denominator)) if isinstance(value, Fraction) else arb(value)
 
 
 def sigmoid(a: arb) -> arb:
-    """1 / (1 + exp(-a)), by the exponential of a negative number: that of a huge one is no number."""
+    """Return 1 / (1 + exp(-a)), by the exponential of a negative number, as that of a huge one overflows."""
     if a < 0:
         power = a.exp()
         return power / (1 + power)

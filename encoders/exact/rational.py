@@ -1,7 +1,7 @@
 """Exact values at rational inputs: numbers over one common denominator, whose numerators are `Dyadic`.
 
 Points of VNN-LIB files are decimals such as 0.1, which no dyadic number is. Over a common denominator D > 0 a network needs no
-division:  D (W x + b) = W (D x) + D b,  and activations of slope s commute with positive factors. So all there is to compute are
+division:  D (W x + b) = W (D x) + D b,  and activations of slope s commute with positive factors. So all computations are with
 dyadic numbers, with biases times D.
 """
 

@@ -1,1 +1,1 @@
-"""Linear, mixed-integer and SMT programs built from arrays."""
+"""Linear, mixed-integer and SMT programs, built from arrays."""

@@ -35,7 +35,7 @@ from encoders.network import Array, Integers
 from solvers.program import Program
 
 TOLERANCE = 1e-6
-"""The tolerance of a solver's claim about d; a bound is rounded down by it before it is raised to the next cost there is."""
+"""The tolerance of a solver's claim about d; a bound is lowered by it before it is raised to the next existing cost."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,11 +59,11 @@ class CoveringCenters:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KCenter:
-    """The program, and how its answers are read.
+    """The program, with the decoding of its answers.
 
     cost: (F, C) as given.   k: at most so many columns.   coverage: at least so many factuals.
     candidates: (U,) columns of cost that have a u: those that are feasible for some factual.
-    distinct: (R,) the different finite costs, ascending.   ranked: whether the program counts in ranks of `distinct`.
+    distinct: (R,) the different finite costs, ascending.   ranked: True if the program uses ranks in `distinct` as costs.
     """
 
     program: Program
@@ -75,7 +75,7 @@ class KCenter:
     ranked: bool
 
     def decode(self, values: Array) -> CoveringCenters | None:
-        """A solver's point (n,) as centers; None where its choice, rounded, is no solution: more than k, or too few covered.
+        """Return a solver's point (n,) as centers; None if its choice, rounded, is no solution: more than k, or too few covered.
 
         Only u is read. Each factual goes to its cheapest chosen column, which is never worse than the solver's r.
         """
@@ -83,7 +83,7 @@ class KCenter:
         return centers(self.cost, chosen, self.coverage) if len(chosen) <= self.k else None
 
     def lower_bound(self, dual_bound: float | None) -> float:
-        """The least cost that the solver's bound on the objective leaves possible: claimed, as the bound is."""
+        """Return the least cost that is consistent with the solver's bound on the objective: claimed, as the bound is."""
         bound = 0.0 if dual_bound is None else dual_bound - TOLERANCE
         first = max(int(np.ceil(bound)), 0) if self.ranked else int(np.searchsorted(self.distinct, bound))
         return float(self.distinct[first]) if first < len(self.distinct) else np.inf

@@ -15,7 +15,7 @@ Relaxing (1) with multipliers \lambda_i in [0, w_i] gives a bound for every choi
     \sum_i w_i z_i \le \sum_i (w_i - \lambda_i) + \text{the sum of the k largest of}\ \sum_{i \text{ covered by } j} \lambda_i ,
 
 which at the LP's duals of (1) is the LP's optimum (`coverage_bound`). Likewise, for every y >= 0, a set cover needs at least
-\sum_i y_i / \max_j \sum_{i covered by j} y_i columns (`packing_bound`): none gathers more than the maximum.
+\sum_i y_i / \max_j \sum_{i covered by j} y_i columns (`packing_bound`): none has a larger sum than the maximum.
 Multipliers are rounded to multiples of a power of two, then everything is added in int64 (Python's integers where it could
 overflow): no tolerance is left, whatever the source of the multipliers, and rounding them costs sharpness only.
 
@@ -35,7 +35,7 @@ from solvers.program import Program
 BITS = 62
 """Sums of scaled multipliers stay below 2^BITS, inside int64."""
 UNIT = 20
-"""Whole multipliers count in units of 2^-UNIT: what rounding to them loses stays below one row in a million."""
+"""Whole multipliers count in units of 2^-UNIT: rounding to these loses less than one row in a million."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class Cover:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MaxCoverage:
-    """The program (it minimises minus the weight; columns x, then z; rows (1), then (2)) and how its answers are read.
+    """The program (it minimises minus the weight; columns x, then z; rows (1), then (2)), with the decoding of its answers.
 
     covers: (F, C) bool.   weights: (F,) int64.   k: at most so many columns.
     """
@@ -60,7 +60,7 @@ class MaxCoverage:
     k: int
 
     def decode(self, values: Array) -> Cover | None:
-        """A solver's point (n,) as the columns it chooses, and what these cover; None where, rounded, they are more than k."""
+        """Return the columns that a solver's point (n,) chooses, and the rows that they cover; None if, rounded, they exceed k."""
         chosen = np.flatnonzero(values[: self.covers.shape[1]] > 0.5)
         if len(chosen) > self.k:
             return None
@@ -114,7 +114,7 @@ def coverage_bound(covers: sp.sparray, weights: Integers, multipliers: Array, k:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnBounds:
-    """The bound of whole multipliers, and what it says of each column; all in units of 2^-UNIT.
+    """The bound of whole multipliers, and the bounds for each column; all in units of 2^-UNIT.
 
     total: the bound.   least: the k-th largest sum, 0 where there are fewer columns.   gathered: (C,) int64, each column's sum.
     """
@@ -125,11 +125,11 @@ class ColumnBounds:
 
     @property
     def bound(self) -> int:
-        """No k columns cover more."""
+        """An upper bound of the weight that any k columns cover."""
         return self.total >> UNIT
 
     def forced(self, gathered: Integers | None = None) -> Integers:
-        """Return for each column (or for sums of other columns): no k columns with this one among them cover more."""
+        """Return for each column (or for sums of other columns) an upper bound of the weight of any k columns that include it."""
         own = self.gathered if gathered is None else gathered
         return np.asarray((self.total - np.maximum(self.least - own, 0)) >> UNIT)
 
@@ -137,7 +137,7 @@ class ColumnBounds:
 def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers, k: int) -> ColumnBounds:
     """Bounds for multipliers (R,) in whole units of 2^-UNIT, between 0 and w; covers (R, C) CSC bool, each entry once, k >= 1.
 
-    With column j forced in, the k - 1 largest other sums join its own: the bound less what j lacks to the k-th largest.
+    With column j forced in, its own sum replaces the k-th largest one: the bound falls by the difference of the two.
     Sound? yes, exactly, for any multipliers.   Complete? no, see `coverage_bound`.
     Raises ValueError for multipliers out of range, and for sums that int64 does not hold.
     """
@@ -157,7 +157,7 @@ def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers
 def packing_bound(covers: sp.sparray, multipliers: Array) -> int:
     """A lower bound on the number of columns of covers (F, C) that together cover all rows, for any multipliers (F,).
 
-    Negative multipliers count as 0. Where some row is in no column no number will do, and the answer is C + 1.
+    Negative multipliers count as 0. If some row is in no column no number suffices, and the answer is C + 1.
     Sound? yes, exactly, for any multipliers.   Complete? no: as sharp as they are, at best the LP.
     Raises ValueError for a multiplier that is NaN or infinite, or parts that do not fit.
     """

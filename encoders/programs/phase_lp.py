@@ -10,7 +10,7 @@
 Neurons stable in both copies at the root are substituted. A fixed sign is an interval [l, u] clipped at 0: it changes limits of
 columns and three entries of sparse rows, never the shape, so that the basis of a parent starts its children.
 The dual of  p - n - a = constant  is the slope of a in `encoders.bounds.regions`, that of the row of t its weight.
-Sound? it relaxes what it is given bounds for; its own answers hold up to the solver's tolerance only.  Complete? no.
+Sound? it is a relaxation of the region; its own answers hold only up to the solver's tolerance.  Complete? no.
 References: Ehlers (ATVA 2017); Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020).
 """
 
@@ -29,7 +29,7 @@ from solvers.program import Program
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Intervals:
-    """Of one hidden layer, each (m,): a in [low, high], a' in [low2, high2], D = a' - a in [d_low, d_high]."""
+    """Intervals of one hidden layer, each (m,): a in [low, high], a' in [low2, high2], D = a' - a in [d_low, d_high]."""
 
     low: Array
     high: Array
@@ -177,7 +177,7 @@ class PhaseLP:
         return np.asarray(self.centre + self.radius * values[: len(self.moving)])
 
     def gaps(self, values: Array) -> Array:
-        """(2 H,) how far relu(a) and its column are apart in a solution: min(p, n), 0 where a neuron has no columns."""
+        """Return (2 H,) the distances of relu(a) from its column in a solution: min(p, n), 0 where a neuron has no columns."""
         hidden = self.network.hidden
         out = np.zeros(2 * sum(hidden))
         for start, block in zip(np.cumsum(hidden) - hidden, self.blocks, strict=True):
@@ -200,7 +200,7 @@ class _Expressions:
         return RowBlock(columns=columns, values=values, lower=self.constant[kept], upper=self.constant[kept])
 
     def ascend(self, network: Network, k: int, kept: Integers, p: Integers, n: Integers, through: Array) -> None:
-        """To the layer above k: y = through * a for neurons without columns, p - slope n for the kept ones."""
+        """Move up to the layer above k: y = through * a for neurons without columns, p - slope n for the kept ones."""
         above, slope = network.layers[k + 1], network.layers[k].slope
         through = through.copy()
         through[kept] = 0.0

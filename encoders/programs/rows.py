@@ -108,7 +108,7 @@ def matrix(blocks: list[RowBlock], width: int) -> tuple[sp.csr_array, Array, Arr
 
 
 LEAST_GAIN = 1e-9
-"""A further line must lift the goal's best row at the point by as much, or refining would never end."""
+"""A further line must raise the goal's best row at the point by at least this, or refining might never end."""
 
 
 def refined(goal: Goal, margins: Array) -> Goal | None:

@@ -73,7 +73,8 @@ class FullTwin:
 
     @classmethod
     def of(cls, box: TwinBox, *, exact: bool) -> FullTwin:
-        """exact: whole inputs are tied to integer columns and categories are binary; otherwise all inputs are continuous."""
+        """Return the twin. exact: whole inputs are tied to integer columns and categories are binary; else inputs are
+        continuous."""
         inputs = InputColumns.plain(box, integer=exact)
         builder = ProgramBuilder()
         for row in inputs.sums():
@@ -202,7 +203,7 @@ def _outputs(builder: ProgramBuilder, layer: Layer, neurons: FullNeurons) -> Int
 
 
 def smt(box: TwinBox) -> Encoding:
-    """The exact twin of one box, no goal asked yet (see `violated`)."""
+    """Return the exact twin of one box, without a goal (see `violated`)."""
     full = FullTwin.of(box, exact=True)
     rows, relus = [], []
     for layer in full.neurons:
@@ -214,7 +215,8 @@ def smt(box: TwinBox) -> Encoding:
 
 
 def violated(encoding: Encoding | TreeProgram, goal: Goal) -> Program:
-    """Is there a point where no row of the goal holds? One clause of one inequality for each row: strictness needs clauses."""
+    """Return the program "no row of the goal holds at some point". Each row is a clause of one inequality: strictness needs
+    clauses."""
     clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
         Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))
         for row, constant, strict in zip(goal.rows, goal.constants, goal.strict_rows, strict=True)

@@ -45,8 +45,8 @@ class TreeProgram:
 
     @classmethod
     def of(cls, twin: TreeTwin, question: int, goal: Goal, *, apart: bool = False) -> TreeProgram:
-        """The program of one question, made for one goal. apart: with trees of each copy by itself, which share thresholds alone:
-        how it is written where nothing is known of what the copies have in common, to compare with."""
+        """Return the program of one question for one goal. apart: use separate trees of each copy, which share only thresholds: the
+        formulation without common branches of the copies, for comparison."""
         batch, index = twin.problem.batch, np.array([question])
         worth = twin.worth(int(twin.which[question]))
         first, last = twin.boxes(index, batch.lower[index][:, twin.variables], batch.upper[index][:, twin.variables])
@@ -93,7 +93,7 @@ class TreeProgram:
         return worst_program(self.program, self.margins, self.constants, goal, self.ends)
 
     def decode(self, values: Array) -> Array:
-        """The raw point (1, V) that a solution (n,) stands for: in every cell the largest value of the box."""
+        """Return the raw point (1, V) of a solution (n,): the largest value of the box in every cell."""
         twin, index = self.twin, np.array([self.question])
         lower, upper = twin.problem.batch.lower[index], twin.problem.batch.upper[index]
         first, _ = twin.cells.of_boxes(lower, lower)
@@ -118,7 +118,7 @@ class _Build:
         self.hot = np.asarray(trees.hot).tolist()
 
     def tree(self, node: int) -> list[tuple[int, int]]:
-        """Add one tree: the leaves that the box meets, and their columns."""
+        """Add one tree; return the leaves that the box meets, and their columns."""
         leaves = self._below(node)
         columns = np.array([column for _, column in leaves])
         self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
@@ -145,7 +145,7 @@ class _Build:
         return bool(self.trees.sets[at] >> c & 1)
 
     def _others(self, v: int, at: int) -> bool:
-        """Return whether some category of the box goes right, of those that the way there leaves."""
+        """Return True if some category of the box goes right, of those that the path there leaves."""
         return bool(self.trees.sets[at + 1] & between(int(self.first[v]), int(self.last[v])))
 
     def _threshold(self, v: int, cut: int) -> int:
@@ -159,7 +159,7 @@ class _Build:
         return self.binary[v, c]
 
     def cells(self) -> None:
-        """Add what the binaries of every variable have to do with each other."""
+        """Add the rows between the binaries of every variable."""
         for v in sorted({v for v, _ in self.binary}):
             cells = np.array(sorted(c for u, c in self.binary if u == v))
             at = np.array([self.binary[v, c] for c in cells.tolist()])

@@ -10,8 +10,8 @@ Stable neurons are substituted; an unstable one has the one column y (`twin.Layo
 LeakyReLU is y = s a + (1 - s) relu(a) with the triangle around relu(a).
 `difference` adds the rows of `twin_difference` (ours, not the paper's) in the parts of `twin` (p - n = a), where the
 triangle is the sparse row  (1 - t) p + t n <= -t l,  t = u/(u - l).
-`naive_triangle` is the program a direct reading of the equations gives: a column for every input and neuron of both copies, none
-left out; the same optimum, for comparison.
+`naive_triangle` is the direct translation of the equations, with a column for every input and neuron of both copies; it has the
+same optimum, and is for comparison.
 With Method.INTERVAL bounds come from layer-by-layer propagation as in the paper, tightened by the difference of the copies.
 
 What constraints among features forbid is ignored: more points, a lower minimum.

@@ -1,8 +1,8 @@
-"""Two copies of a network over shared inputs, as columns and rows: what the LP and the MILP have in common.
+"""Two copies of a network over shared inputs, as columns and rows: the common part of the LP and the MILP.
 
-Only what moves becomes a column. The inputs that a box fixes are summed into the first layer's constants, and so is every
-neuron whose bounds show on which side of zero it stays: it is an affine expression of the columns before it and is substituted.
-What is left of a neuron a = w . y + b with l < 0 < u is its positive and its negative part,
+Only varying quantities become columns. Inputs that a box fixes are summed into the first layer's constants. A neuron whose bounds
+show on which side of zero it stays is an affine expression of the columns before it, and is substituted.
+Every other neuron a = w . y + b, with l < 0 < u, is split into its positive and its negative part,
 
     p - n = a,    0 <= p <= u,    0 <= n <= -l,        y = p - s n     (s its slope),
 
@@ -43,7 +43,7 @@ from solvers.program import Program
 class NeuronColumns:
     """The neurons of one layer of one copy that have columns: u of them.
 
-    index: (u,) which.   positive, negative: (u,) columns of p and n (none in a hull).   lower, upper: (u,) bounds on a = p - n.
+    index: (u,) positions.   positive, negative: (u,) columns of p and n (none in a hull).   lower, upper: (u,) bounds on a = p - n.
     """
 
     index: Integers
@@ -54,7 +54,7 @@ class NeuronColumns:
 
     @property
     def unstable(self) -> Booleans:
-        """(u,) l < 0 < u; the others are here for the sake of their partner in the other copy."""
+        """(u,) True where l < 0 < u; the others have columns because their partner in the other copy is unstable."""
         return (self.lower < 0) & (self.upper > 0)
 
 
@@ -151,7 +151,7 @@ class _Copy:
         return cls(box, prime, np.arange(len(inputs.column)), weight[:, inputs.column] * inputs.unit, constant)
 
     def split(self, k: int, index: Integers, width: int, with_negative: bool) -> NeuronColumns:
-        """Give p, and n when wanted, of the neurons `index` the next columns after `width`."""
+        """Assign the next columns after `width` to p, and to n if wanted, of the neurons `index`."""
         lower, upper = self.box.copy(k, self.prime)
         positive = width + np.arange(len(index))
         negative = positive + len(index) if with_negative else positive[:0]
@@ -185,7 +185,7 @@ class _Copy:
         )
 
     def ascend(self, k: int, neurons: NeuronColumns) -> None:
-        """From the pre-activations of layer k to those of the next: substitute y, which is a or s a on one side of zero,
+        """Move from the pre-activations of layer k to those of the next: substitute y, which is a or s a on one side of zero,
         and for a neuron with columns p - s n, or s a + (1 - s) p where n was not kept."""
         twin, slope, index = self.box.twin, self.box.twin.hidden[k].slope, neurons.index
         _, upper = self.box.copy(k, self.prime)
@@ -262,12 +262,12 @@ class Encoding:
         )
 
     def decode(self, values: Array) -> Array:
-        """The legal raw point (1, V) of the box that a solution (n,) stands for."""
+        """Return the raw point (1, V) of the box that a solution (n,) encodes."""
         return self.inputs.decode(values)
 
 
 def difference_rows(layout: Layout) -> list[RowBlock]:
-    """What a paired layout knows about Delta = a - a' and e = relu(a) - relu(a') = p - p', neuron by neuron.
+    """Return rows of a paired layout about Delta = a - a' and e = relu(a) - relu(a') = p - p', neuron by neuron.
 
     First layer, Delta = s constant; let (p, n), (q, m) belong to the copy with the larger and the smaller pre-activation, apart
     by |s|. The graph of (a, relu(a), relu(a - |s|)) on [l, u] is a path over four points; the facets of its hull that the two

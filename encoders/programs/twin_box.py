@@ -1,11 +1,11 @@
-"""One question over one box: its bounds, the program columns of the inputs that move in it, and what is forbidden there.
+"""One question over one box: its bounds, the program columns of the inputs that vary in it, and the forbidden boxes.
 
 x' is x with constants in the protected variables and whole shifts in the relaxed ones, so a box forbidden to x' is a box of x:
 
     x'_v in [L, U]   iff   prime_v in [L, U]  (v protected),    x_v in [L - offset_v, U - offset_v]  (else)
 
-A forbidden box that cannot be entered from here is dropped; a side on which it cannot be left is infinite. What remains is what a
-program has to say: x leaves each box through one of its `Exit`s, variable <= end or variable >= end.
+A forbidden box that this box does not meet is dropped; a side on which it cannot be left is infinite. A program then states that x
+leaves each remaining box through one of its `Exit`s, variable <= end or variable >= end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from solvers.program import Clause
 
 
 class Method(Enum):
-    """How the bounds on pre-activations are found: layer by layer, or by linear forms as well (tighter)."""
+    """The method for bounds on pre-activations: layer by layer, or by linear forms as well (tighter)."""
 
     INTERVAL = "interval"
     LINEAR = "linear"
@@ -55,8 +55,8 @@ class TwinBox:
 
     @classmethod
     def of(cls, twin: Twin, question: int, lower: Array | None = None, upper: Array | None = None, *, method: Method) -> TwinBox:
-        """Bound one question over its root box, or over the raw box lower, upper (V,) within it. CurveError for smooth networks:
-        no program here can say what a curve does."""
+        """Bound one question over its root box, or over the raw box lower, upper (V,) within it. Raises CurveError for smooth
+        networks: no program here encodes curves."""
         twin.problem.network.require_piecewise_linear("an LP, MILP or SMT program")
         batch = twin.problem.batch
         lower = batch.lower[question] if lower is None else lower
@@ -85,11 +85,11 @@ class TwinBox:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InputColumns:
-    """The first columns of a program: what of the inputs moves in the box.
+    """The first columns of a program: the inputs that vary in the box.
 
     column: (c,) position among the twin's moving columns.     variable: (c,) the raw variable it belongs to.
     lower, upper, integer: (c,) of the program's columns.      network column = origin + unit * v, each (c,).
-    one_hot: (c,) whether the column is one category of its variable; category: (c,) which.
+    one_hot: (c,) True if the column is one category of its variable; category: (c,) its number.
     """
 
     box: TwinBox
@@ -141,8 +141,8 @@ class InputColumns:
         return rows
 
     def decode(self, values: Array) -> Array:
-        """The raw point (1, V) of the box nearest to a solution (n,): whole where it must be, one category each, and moved out of
-        forbidden boxes that it lies on the edge of. Whether it is legal, and its x', is for the caller to ask."""
+        """Return the raw point (1, V) of the box nearest to a solution (n,): whole where it must be, with one category each, and
+        moved off the edges of forbidden boxes. The caller has to check that it and its x' are legal."""
         box, number = self.box, ~self.one_hot
         raw = box.lower.copy()
         v = values[: len(self.column)]
@@ -204,8 +204,8 @@ def exit_clauses(inputs: InputColumns, counts: Integers, width: int) -> tuple[Cl
 
 
 def _ways(inputs: InputColumns) -> list[list[Exit]]:
-    """The exits of each forbidden box. A box that can be left along a variable that no network column shows is left out: that
-    exit costs nothing."""
+    """Return the exits of each forbidden box. A box with an exit along a variable without network columns is left out: that exit
+    is always open."""
     box = inputs.box
     every = exits(box.twin.problem, box.question, box.lower, box.upper)
     return [ways for ways in every if np.isin([way.variable for way in ways], inputs.variable).all()]
@@ -243,7 +243,7 @@ class Exit:
 
 
 def exclusions(problem: TwinProblem, question: int, lower: Array, upper: Array) -> Forbidden | None:
-    """The boxes (F, V) of x within the raw box lower, upper (V,) that x or x' may not be in; None when there are none.
+    """Return the boxes (F, V) within the raw box lower, upper (V,) in which x or its x' is forbidden; None if there are none.
 
     A box that is infinite on all sides holds every point: no legal row is left (`Forbidden.contain` of the box agrees).
     """
@@ -266,7 +266,7 @@ def exclusions(problem: TwinProblem, question: int, lower: Array, upper: Array) 
 
 
 def exits(problem: TwinProblem, question: int, lower: Array, upper: Array) -> list[list[Exit]]:
-    """For each of `exclusions` the ways to leave it within the box; an empty list: it cannot be left."""
+    """Return for each of `exclusions` its exits within the box; an empty list: it cannot be left."""
     boxes = exclusions(problem, question, lower, upper)
     if boxes is None:
         return []
@@ -281,7 +281,8 @@ def exits(problem: TwinProblem, question: int, lower: Array, upper: Array) -> li
 
 
 def nearest_legal(problem: TwinProblem, question: int, lower: Array, upper: Array, raw: Array) -> Array:
-    """A point (V,) that leaves each forbidden box in which raw (V,) lies by its nearest exit, as a share of the box; no promise.
+    """Return a point (V,) that leaves each forbidden box around raw (V,) by its nearest exit, relative to the box. It may be
+    illegal.
 
     A solver's point stands on the edge of a forbidden box only up to its tolerance.
     """

@@ -1,7 +1,7 @@
 """Loops over trees, compiled by numba if it is installed (`pip install verifair[fast]`), else run by Python.
 
 The functions are the same. Compiled loops work on arrays; in Python they run several times faster on lists, so numbers are kept in
-arrays or lists: `held` makes inputs; `whole`, `narrow`, `real`, `room` make storage that the loops fill. All are flat, with one axis.
+arrays or lists: `held` makes inputs; `whole`, `narrow`, `real`, `room` make storage that the loops fill. All are flat: of one axis.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class JointTrees:
 
     @property
     def swapped(self) -> JointTrees:
-        """The same trees for the other order of the copies."""
+        """Return the same trees for the other order of the copies."""
         return replace(self, leaf1=self.leaf2, leaf2=self.leaf1, _worth={})
 
     def worth(self, margin: Array) -> Worth:
@@ -151,7 +151,7 @@ def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineT
 
 @compiled
 def between(a: Any, b: Any) -> Any:
-    """The categories a ... b as a set."""
+    """Return the categories a ... b as a set."""
     return ((2 << (b - a)) - 1) << a
 
 

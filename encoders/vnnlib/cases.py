@@ -1,9 +1,9 @@
-"""A VNN-LIB query as cases: boxes of free inputs with a conjunction of linear constraints each; sat where some case is.
+"""A VNN-LIB query as cases: boxes of free inputs with a conjunction of linear constraints each; it is sat if some case is.
 
     asserted formulas  ->  conjunctions of atoms (disjunctive normal form, within limits)
     one input only     ->  a bound
     x = y + constant   ->  y is no input of its own any more (inputs of different networks: the twins of `equal-to` queries)
-    everything else    ->  a constraint that is left: on outputs, or on several inputs
+    everything else    ->  a remaining constraint, on outputs or on several inputs
 
 All over exact rationals.
 """
@@ -29,7 +29,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Conjunction:
-    """Free inputs u_0 ..., each in [lower, upper]; input (network j, i) is u[own] + shift; and what is left to be met."""
+    """Free inputs u_0 ..., each in [lower, upper]; input (network j, i) is u[own] + shift; and the remaining constraints."""
 
     bounds: tuple[Bounds, ...]
     place: dict[Place, tuple[int, Fraction]]
@@ -45,8 +45,8 @@ class Conjunction:
 
 
 def cases(query: VnnlibQuery) -> Iterator[Conjunction]:
-    """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds, for
-    more than MAX_CASES conjunctions, and where listing them would take too long."""
+    """Yield the cases of a query that are not obviously empty. Raises VnnlibUnsupported for inputs without bounds, for more than
+    MAX_CASES conjunctions, and if listing them would take too long."""
     fixed: list[Atom] = []
     choices: list[list[list[Atom]]] = []
     for formula in query.asserted:
@@ -67,7 +67,7 @@ def cases(query: VnnlibQuery) -> Iterator[Conjunction]:
 
 
 def meets(formula: Formula, values: dict[Variable, Fraction]) -> bool:
-    """Whether an assignment meets a formula, exactly."""
+    """Return True if an assignment meets a formula, exactly."""
     if formula.atom is None:
         return (all if formula.kind == "and" else any)(meets(part, values) for part in formula.parts)
     atom = formula.atom
@@ -89,7 +89,7 @@ def _normal(formula: Formula, query: VnnlibQuery) -> list[list[Atom]]:
 
 
 def _product(parts: Sequence[Sequence[object]]) -> int:
-    """How many combinations there are; MAX_CASES + 1 for any more: the product of a million twos takes long, and has no digits."""
+    """Return the number of combinations, at most MAX_CASES + 1: a product of a million twos would take too long."""
     count = 1
     for part in parts:
         count = min(count * len(part), MAX_CASES + 1)
@@ -103,7 +103,7 @@ def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
 
 
 def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:
-    """The case of a conjunction; None where its bounds leave nothing."""
+    """Return the case of a conjunction; None if its bounds are empty."""
     groups = _Groups([(j, i) for j, network in enumerate(query.networks) for i in range(network.input.size)])
     left: list[Atom] = []
     bounds: list[Atom] = []
@@ -140,7 +140,7 @@ def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:
 
 
 def _quotient(value: Fraction, factor: Fraction) -> Fraction:
-    """value / factor; most factors are 1 or -1, where there is nothing to divide."""
+    """Return value / factor, fast for the most frequent factors 1 and -1."""
     return value if factor == 1 else -value if factor == -1 else value / factor
 
 
@@ -168,7 +168,8 @@ class _Groups:
         return self.parent[place]
 
     def joined(self, atom: Atom) -> bool:
-        """Join the groups of x and y where the atom says x = y + constant and no group gets two inputs of a network; else False."""
+        """Join the groups of x and y if the atom is x = y + constant and no group gets two inputs of a network; else return
+        False."""
         if atom.sign != "eq" or len(atom.terms) != 2 or any(variable.side == "output" for variable, _ in atom.terms):
             return False
         (x, a), (y, b) = atom.terms

@@ -1,10 +1,9 @@
 """Read VNN-LIB files, 1.0 and 2.0: networks, their input and output tensors, and linear constraints over exact numbers.
 
 2.0 follows the standard's grammar of December 2025; 1.0 is the subset of SMT-LIB that VNN-COMP uses (declare-const X_i, Y_i,
-assert). Numbers are read as the exact rationals that they are. The reader refuses what is outside the fragment and names its
-line: hidden variables, products of variables, integer types, `not`. The text becomes S-expressions without recursion and within
-limits, so that no file can exhaust memory or the stack. The code is our own, since PyPI's vnnlib reads 2.0 alone; tests compare
-the two.
+assert). Numbers are read as exact rationals. The reader refuses anything outside the fragment and names its line: hidden
+variables, products of variables, integer types, `not`. The text becomes S-expressions without recursion and within limits, so that
+no file can exhaust memory or the stack. The code is verifair's own, since PyPI's vnnlib reads only 2.0; tests compare the two.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One element of a tensor: of which network, which side, its position (row-major)."""
+    """One element of a tensor: its network, its side, its position (row-major)."""
 
     network: int
     side: Side
@@ -100,7 +99,7 @@ def negated(one: Linear) -> Linear:
 
 
 def added(*parts: Linear) -> Linear:
-    """The sum; most parts are one variable or one number, and nothing is computed where there is nothing to add."""
+    """Return the sum, fast for the most frequent parts: one variable or one number."""
     terms: dict[Variable, Fraction] = {}
     constant = Fraction(0)
     for part, more in parts:
@@ -114,10 +113,10 @@ def added(*parts: Linear) -> Linear:
 
 MAX_BYTES = 64 << 20
 MAX_WORDS = 1 << 22
-"""Parentheses included: a damaged file must not fill the memory with them."""
+"""The most words of a file, parentheses included: a damaged file must not fill the memory with them."""
 MAX_DEPTH = 100
 LONGEST = 1000
-"""Characters of a message."""
+"""The most characters of a message."""
 _TOKEN = re.compile(r"""\n(?:\s+|;[^\n]*)*+|;[^\n]*|([()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)|(")""")
 """Lines that end, with what is empty behind them; comments; words. Other space is nothing."""
 
@@ -133,7 +132,7 @@ class VnnlibError(ModelError):
 
 
 class VnnlibUnsupported(VnnlibError):
-    """A query that is, or may be, well-formed, but outside of what is decided here."""
+    """A query that is, or may be, well-formed, but outside the supported fragment."""
 
     exit_code = 3
 
@@ -220,7 +219,7 @@ def read_vnnlib(path: str | Path) -> VnnlibQuery:
 
 
 class _Reader:
-    """What has been declared so far, and the reading of everything after it."""
+    """The reader of a file's commands, with all declarations so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -431,7 +430,7 @@ class _Reader:
                 raise self._unsupported(tree, f"{other or 'this'} is not read here; terms are +, -, * with one variable")
 
     def _number(self, word: Word) -> Fraction | None:
-        """The exact number that a word is, each computed once; None where it is none."""
+        """Return a word as an exact number, each computed once; None if it is no number."""
         known = self.numbers.get(word.text)
         if known is not None:
             return known

@@ -5,8 +5,8 @@ Both say, in the network's own columns,
     x in [lower, upper],   x' = x but for its own values and its shifts,   every row over (g(x), g(x')) above its constant,
 
 so that `sat` is a counterexample and `unsat` a proof. Version 2.0 has strict signs and writes `>`, or `>=` where equality counts.
-What is called version 1.0 (the subset of SMT-LIB that VNN-COMP has used since 2021) has none: it writes `>=` everywhere, the
-closure, which can only turn an unsat into a sat, never the reverse.
+Version 1.0 (the subset of SMT-LIB that VNN-COMP has used since 2021) has none: it writes `>=` everywhere, the closure, which can
+turn an unsat into a sat, but never the reverse.
 Numbers are written as the exact decimals of the floats that they are: 2.0 has no exponents, and a bound rounded inwards would
 take the boundary out of the question.
 """
@@ -24,7 +24,7 @@ from encoders.network import Array, Booleans, Integers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwinQuery:
-    """What is asked, in network columns.
+    """A query about two copies, in network columns.
 
     lower, upper: (n,) box of x.   own, own_value: (k,) columns in which x' has values of its own, and these values.
     shift, shift_value: (s,) columns in which x' is x plus a constant.   margin: (n_N,) g = margin . logits.
@@ -56,7 +56,7 @@ def decimal(value: float) -> str:
 def version_1(query: TwinQuery, outputs: Sequence[tuple[int, bool, float]], count: int, comments: Sequence[str]) -> str:
     """The property of a product network whose `count` outputs are rows over both margins.
 
-    outputs: (position, whether it must be high, bound) of those that are asked about: Y >= bound, or Y <= bound.
+    outputs: (position, whether it must be high, bound) of the constrained ones: Y >= bound, or Y <= bound.
     """
     lower = np.concatenate([query.lower, query.own_value, query.shift_value])
     upper = np.concatenate([query.upper, query.own_value, query.shift_value])

@@ -1,5 +1,5 @@
-"""Are the decisions that a schema asks about those of the object itself? Compared on rows of a table, as the object's `predict` is
-given them and as the schema reads them: columns, categories, scales and thresholds all have to be right for that."""
+"""Comparison of a schema's decisions with those of the object itself, on rows of a table as the object's `predict` takes them and
+as the schema reads them: they agree only if columns, categories, scales and thresholds are all right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from verifair.schema.schema import Schema
 
 RARE, FEW = 0.01, 2
-"""Of the rows, and rows: more that are decided otherwise are no rounding."""
+"""Share of the rows, and number of rows: more different decisions than these are no rounding errors."""
 REMEDY = (
     "give the table that it was fitted on, with its columns in their order and its categories as they were; where the rows hold a "
     "value that decides, move the threshold of `positive` off it, for models hold float32 numbers"
@@ -31,10 +31,10 @@ REMEDY = (
 
 
 def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFrame) -> None:
-    """Compare the decisions on rows of a table with an object's own; whatever is no object with predictions is left alone.
+    """Compare the decisions on rows of a table with an object's own; models without predictions of their own are skipped.
 
-    network: as `read` gave it. Raises ModelError where more than RARE of the rows (and FEW) are decided otherwise, warns of fewer
-    (ImportDifference). Rows that the schema does not take, and objects that do not take the table, are for others to refuse.
+    network: as `read` returned it. Raises ModelError if more than RARE of the rows (and FEW) are decided differently, warns of
+    fewer (ImportDifference). Other functions refuse rows that the schema does not take, and objects that do not take the table.
     """
     if model is network or package_of(model) is None or isinstance(model, type):
         return
@@ -57,14 +57,14 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
         f"itself predicts; the first is row {rows.index[at]}, {words[int(ours[at] == bool(described.good))]!r} in place of "
         f"{words[int(own[at] == bool(described.good))]!r}"
     )
-    scaled_trees = network.of_trees and scales(model)  # of which `compare` has said what it takes
+    scaled_trees = network.of_trees and scales(model)  # `compare` has checked these
     if len(other) > max(RARE * len(rows), FEW) and not scaled_trees:
         raise ModelError(called(model), f"{found}; {REMEDY}")
     warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=3)
 
 
 def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:
-    """Return which rows (N,) an object decides favourably by its own predictions; None where it cannot be asked of this table."""
+    """Return (N,) True for rows that an object's own predictions favour; None if it cannot predict for this table."""
     names, rule = names_of(model), schema.outcome
     given: Any = named_columns(rows, names)
     if given is None:
@@ -80,7 +80,7 @@ def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Bool
     try:
         classes = predicted_classes(model, given) if named else None
         values = None if named else predictions(model, given)
-    except Exception:  # objects raise what they like where the table is not theirs; what is ours stands outside
+    except Exception:  # objects may raise anything for a table that is not theirs; verifair's own code stands outside
         return None
     if values is not None:
         return _of_values(values, network.whole.link, rule)
@@ -88,7 +88,7 @@ def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Bool
 
 
 def _of_values(values: Array, link: Link, rule: PositiveRule) -> Booleans | None:
-    """Return the same of probabilities or values (N, k) that an object shows; None of a class that they do not tell."""
+    """Return the same from probabilities or values (N, k) of an object; None for a class that they do not determine."""
     if rule.of == "value":
         return rule.reached(values[:, 0])
     if rule.of == "class" or values.shape[1] > 2:

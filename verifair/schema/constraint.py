@@ -1,4 +1,4 @@
-"""Constraints among features: which rows are not legal, as the schema file says it.
+"""Constraints among features, by which a schema file declares rows illegal.
 
     [[constraint]]                                       [[constraint]]
     name = "a husband is male"                           never = { age = { high = 15 }, marital = ["Married", "Widowed"] }
@@ -109,7 +109,7 @@ class Constraint(schema_file.SchemaPart):
         return list(dict.fromkeys(name for table in (self.if_, self.then, self.never) for name in table or ()))
 
 def labelled(constraints: Sequence[Constraint]) -> list[tuple[str, Constraint]]:
-    """Return what errors call each constraint: its name, or its number in the schema."""
+    """Return each constraint with its name for errors, or else its number in the schema."""
     return [
         (f"constraint {c.name!r}" if c.name is not None else f"constraint number {k}", c)
         for k, c in enumerate(constraints, start=1)
@@ -117,9 +117,9 @@ def labelled(constraints: Sequence[Constraint]) -> list[tuple[str, Constraint]]:
 
 
 MAX_BOXES = 1000
-"""Of one constraint: every legality test looks at each of them."""
+"""The most boxes of one constraint: every legality test visits each of them."""
 MAX_STEPS = 2000
-"""Of the search for a row that the constraints leave."""
+"""The most steps of the search for a legal row."""
 
 Interval = tuple[float, float]
 
@@ -176,7 +176,7 @@ def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
 
 
 def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], lines: list[str]) -> dict[int, list[Interval]]:
-    """Return raw intervals by position of the feature; what is wrong goes to `lines`."""
+    """Return raw intervals by position of the feature; problems are added to `lines`."""
     names = [feature.name for feature in features]
     found = {}
     for name, condition in conditions.items():
@@ -229,8 +229,8 @@ def _range(feature: Feature, condition: Range) -> Interval:
 
 
 def _complement(feature: Feature, intervals: list[Interval]) -> list[Interval]:
-    """Return what is left of the feature's range, as closed intervals again: the next number, or the next whole number, on each
-    side."""
+    """Return the rest of the feature's range, as closed intervals that begin or end at the next number, or the next whole
+    number."""
     first, last = _limits(feature)
     starts = [-inf, *(_step(feature, high, 1) for _, high in intervals)]
     ends = [*(_step(feature, low, -1) for low, _ in intervals), inf]
@@ -251,10 +251,10 @@ def _limits(feature: Feature) -> Interval:
 
 
 def nothing_left(domain: Domain) -> bool:
-    """Return whether what is forbidden covers the whole domain, by search; False where MAX_STEPS do not tell.
+    """Return True if the forbidden boxes cover the whole domain, by search; False if MAX_STEPS do not suffice to tell.
 
-    The lower corner of a box lies in some forbidden box, or is a row. What is legal there leaves that box, and can do so
-    upwards only.
+    The lower corner of a box lies in some forbidden box, or is a legal row. All legal rows lie outside that forbidden box, above
+    one of its upper ends.
     """
     forbidden = domain.forbidden
     if forbidden is None:

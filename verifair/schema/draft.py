@@ -14,7 +14,7 @@ from verifair.schema.drafts.one_hot import gathered, spread
 from verifair.schema.schema import Feature, Scale, Schema
 
 DRAFTED = "# Drafted from the data."
-"""How a draft begins; who has checked it drops that line."""
+"""The first line of a draft; a person removes it after checking the draft."""
 
 
 def draft(
@@ -23,7 +23,7 @@ def draft(
     """Return TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind
     fits."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DraftWarning)  # the notes say it
+        warnings.simplefilter("ignore", DraftWarning)  # the notes contain it
         schema = Schema.infer(frame, target=target, positive=positive, protected=protected, model=model)
     return noted(schema, frame)
 

@@ -1,4 +1,4 @@
-"""One feature of a schema: its kind, what it may be, and how it becomes network columns."""
+"""One feature of a schema: its kind, its values, and their encoding as network columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> float:
-    """float(value), infinite for whole numbers beyond all floats."""
+    """Return float(value), infinite for whole numbers beyond all floats."""
     try:
         return float(value) + 0.0  # no -0: equal schemas are written alike
     except OverflowError:
@@ -79,7 +79,7 @@ class Feature(schema_file.SchemaPart):
     change: how a counterfactual may change it (default: fixed for a protected feature, else free).
     dropped: a category without a column: rows that have it are 0 in all columns of the one-hot block.
     missing: the category of rows with an empty cell.
-    ordered: whether the order of the categories matters.   moves: category -> those it may become; others may become any.
+    ordered: True if the order of the categories matters.   moves: category -> those it may become; others may become any.
     unit: one perturbation unit of PBA, in raw units.   column: the data column, if its name is not the feature's.
     """
 
@@ -123,7 +123,7 @@ class Feature(schema_file.SchemaPart):
             return f'scale = "minmax" divides by zero on {written}; use scale = "none"'
         if self.kind == "integer" and not (low.is_integer() and high.is_integer()):
             return f"{written} of an integer feature must have whole ends"
-        if self.kind == "integer" and (max(-low, high) > EXACT or high - low >= EXACT):  # how many there are is exact, too
+        if self.kind == "integer" and (max(-low, high) > EXACT or high - low >= EXACT):  # so that their number is exact, too
             return f"{written} is too wide: whole numbers are exact up to 2**53 only; count in a larger unit"
         offset, scale = self.affine
         if high - low == np.inf or not max(abs(low - offset), abs(high - offset)) / scale <= LARGEST:
@@ -212,7 +212,7 @@ class Feature(schema_file.SchemaPart):
 
     @property
     def read_by_code(self) -> bool:
-        """Whether a number in a table may be a category's code: not if some category's name is a number."""
+        """True if a number in a table may be a category's code: not if some category's name is a number."""
         for category in self.categories or ():
             with suppress(ValueError):
                 float(category)
@@ -220,7 +220,7 @@ class Feature(schema_file.SchemaPart):
         return True
 
     def unknown(self, found: str) -> str:
-        """Return what to say of a category that it does not have."""
+        """Return the message about an unknown category."""
         categories = self.categories or ()
         close = closest(found, categories)
         hint = f"did you mean {close!r}? Known are " if close is not None else "known are "

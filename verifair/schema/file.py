@@ -1,4 +1,4 @@
-"""The schema's file format, TOML: reading it, and saying what is wrong with it."""
+"""The schema's file format, TOML: its reader, and messages about its problems."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from verifair.errors import SchemaError
 from verifair.schema.spelling import nearest
 
 Change = Literal["increase", "decrease", "fixed", "free"]
-"""How a feature may move: the words of a schema's `change`."""
+"""The permitted moves of a feature: the words of a schema's `change`."""
 
 LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
-"""Characters of a value in a message, problems in it, and characters of each."""
+"""The most characters of a value in a message, problems in it, and characters of each."""
 
 
 MAX_BYTES, MAX_PARTS = 1 << 24, 30
-"""Of a TOML file, and of a key in it with dots: Python's parser takes the square of their number in time and memory."""
+"""The most bytes of a TOML file, and parts of a dotted key: Python's parser takes the square of these in time and memory."""
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_PARTS}}}", re.MULTILINE)
 
@@ -42,26 +42,26 @@ def read(path: str | Path, what: str = "a schema") -> str:
 
 
 def loaded(text: str, name: str, what: str) -> dict[str, Any]:
-    """Return TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
+    """Return the content of TOML text. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
     if (long := _LONG_KEY.search(text)) is not None:
         line = text.count("\n", 0, long.start()) + 1
         raise SchemaError(f"{name}: line {line}: a key of more than {MAX_PARTS} parts; {what} has sections of keys, no more")
     try:
         return tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError is one; so is what Python says of a number of 5,000 digits
+    except ValueError as error:  # TOMLDecodeError is one, and so is Python's error for a number of 5,000 digits
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise SchemaError(f"{name}: nested too deeply; {what} has sections of keys, no more") from error
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
+    """Return a value for a message, cut if it is long: a file may have a megabyte where a word is expected."""
     text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def with_name(error: Exception, name: str) -> str:
-    """Return what is wrong with a file, one problem a line that begins with its name, as far as anybody reads."""
+    """Return the problems of a file, one a line that begins with its name, up to MOST_LINES."""
     lines = str(error).splitlines()
     more = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
     return "\n".join(f"{name}: {line[:LONGEST_LINE]}" for line in (*lines[:MOST_LINES], *more))
@@ -115,9 +115,9 @@ class SchemaPart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     WORD: ClassVar[str] = ""
-    """What errors call one, beside its name."""
+    """The word for such a part in errors, beside its name."""
     KNOWN: ClassVar[Sequence[str]] = ()
-    """The keys to tell of, where not all of its fields are."""
+    """The keys named in errors, if not all of its fields are keys."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -134,14 +134,14 @@ class SchemaPart(BaseModel):
         raise SchemaError("\n".join(place + line for line in lines))
 
     def flaw(self) -> str | None:
-        """Return what is wrong with fields of which each for itself may be so."""
+        """Return why fields that are valid by themselves do not fit together, or None."""
         raise NotImplementedError
 
 
 def problems(error: ValidationError, kind: type[BaseModel], known: Sequence[str] = ()) -> Iterator[str]:
-    """Yield what pydantic found, in our words, one line a problem: key, what was found, the remedy.
+    """Yield pydantic's problems in plain words, one line each: key, what was found, the remedy.
 
-    kind: what was read.   known: the keys there are, where not all of its fields are.
+    kind: the type that was read.   known: its keys, if not all of its fields are keys.
     """
     known = known or [field.alias or name for name, field in kind.model_fields.items()]
     for problem in error.errors():
@@ -178,7 +178,7 @@ def expected(problem: Any, kind: type[BaseModel]) -> str:
     marks = list(_marks(field))
     ends = {end: getattr(one, end) for end in ENDS for one in marks if isinstance(getattr(one, end, None), (int, float))}
     passed = RANGES[problem["type"]]
-    if ends.get(passed) != problem["ctx"][passed]:  # of another model within the field
+    if ends.get(passed) != problem["ctx"][passed]:  # the range belongs to another model within the field
         marks, ends = [], {passed: problem["ctx"][passed]}
     words = " and ".join(f"{ENDS[end]} {value:.10g}" for end, value in ends.items())
     if set(ends) == {"ge", "le"}:
@@ -190,7 +190,7 @@ def expected(problem: Any, kind: type[BaseModel]) -> str:
 
 
 def _marks(kind: Any) -> Iterator[Any]:
-    """Yield a type, what it is made of, and what is said of their values."""
+    """Yield a type, its parts, and the annotations of all of them."""
     yield kind
     for one in (kind.annotation, *kind.metadata) if isinstance(kind, FieldInfo) else get_args(kind):
         yield from _marks(one)

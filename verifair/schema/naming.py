@@ -1,4 +1,4 @@
-"""Names where other things are named, too: beside columns of ours in a table, before a sign = on the command line."""
+"""Names that may clash with others: beside verifair's own columns in a table, or before a sign = on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def beside(ours: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return our columns for a table that has columns of these names: one that is called alike is `decision (verifair)`."""
+    """Return verifair's columns for a table with columns of these names: one with the same name becomes `decision (verifair)`."""
     out: dict[str, Any] = {}
     for name, value in ours.items():
         while name in names or name in out:
@@ -31,7 +31,7 @@ def assigned(name: str, value: str) -> str:
 
 
 def unquoted(name: str, known: Iterable[object]) -> str:
-    """Return what to write where `name` is that of a known one up to its sign =, else nothing."""
+    """Return a hint for quotes if `name` is the part of a known name before its sign =, else nothing."""
     meant = next((str(one) for one in known if str(one).startswith(f"{name}=")), None)
     if meant is None:
         return ""

@@ -1,4 +1,4 @@
-"""Does a schema describe what a network takes? Its width, and for a pipeline the kind and the categories of every column."""
+"""The check that a schema fits a network's inputs: their number, and for a pipeline the kind and categories of every column."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import MISSING, block_of
 
 WHOLE_IN_FLOAT32 = 2**24
-"""Up to here every whole number of either sign is a float32."""
+"""Every whole number up to this size, of either sign, is a float32."""
 TRUTHS = {"0": "False", "1": "True"}
-"""Categories of an encoder of truth values, as ONNX holds them, and as a table does."""
+"""Categories of an encoder of truth values, in ONNX -> in a table."""
 
 
 def check(
@@ -51,7 +51,7 @@ def check(
 
 
 def check_threshold(outcome: PositiveRule, network: Model) -> None:
-    """Raise SchemaError for a threshold that a model with one output is not compared with."""
+    """Raise SchemaError for a threshold that does not apply to this model."""
     outcome.read(network)
     if outcome.of == "logit" and network.link is Link.SHARES and abs(outcome.at) > 0.5:
         raise SchemaError(
@@ -61,18 +61,18 @@ def check_threshold(outcome: PositiveRule, network: Model) -> None:
 
 
 def upwards(outcome: PositiveRule) -> bool:
-    """Return whether what lies above is favourable: values above a threshold, or the second of two classes (by its number)."""
+    """Return True if larger outputs are favourable: values above a threshold, or the second of two classes (by its number)."""
     return bool(outcome.good) if outcome.of == "class" else outcome.operator in (">", ">=")
 
 
 def classes_called(network: Model, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return what a label column calls the classes that a stored classifier names: converters write 0 and 1 for truth values."""
+    """Return a stored classifier's class names as a label column has them: converters write 0 and 1 for truth values."""
     truths = tuple(TRUTHS.get(name, name) for name in network.classes)
     return truths if set(labels) & set(truths) - set(network.classes) else network.classes
 
 
 def other_class(network: Model, label: str | None, good: int) -> str | None:
-    """Return why a label is not what the network's class `good` stands for, as far as a stored classifier names its classes."""
+    """Return why a label is not the name of the network's class `good`, if a stored classifier names its classes."""
     if label is not None and network.outputs > 2:
         names = network.classes or [f"class {k}" for k in range(network.outputs)]
         return (
@@ -104,7 +104,7 @@ def _columns(feeds: Sequence[Feed]) -> str:
 
 
 def _of_table(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
-    """Return what does not fit a model that takes typed columns or encodes categories itself."""
+    """Return the problems with a model that takes typed columns or encodes categories itself."""
     at = {int(start): feature for start, feature in zip(domain.start, features, strict=True)}
     problems = []
     for feed in feeds:
@@ -138,7 +138,7 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
 
 
 def _beyond_float32(feature: Feature, where: str, takes: str) -> str | None:
-    """Whole numbers that the model tells apart and float32 does not."""
+    """Return the problem of whole numbers that the model distinguishes and float32 does not, or None."""
     if feature.kind != "integer" or feature.range is None:
         return None
     if max(abs(end - feature.affine[0]) for end in feature.range) <= WHOLE_IN_FLOAT32:
@@ -159,7 +159,7 @@ def _of_integer(feature: Feature, where: str) -> str | None:
 
 
 def _order(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
-    """Return features that are called like an input of the model, and stand in the place of another one."""
+    """Return features that have the name of an input of the model, but stand in the place of another one."""
     if len(feeds) < 2:
         return []
     place = {exported(feed.name): int(feed.start[0]) for feed in feeds if len(feed.start) == 1}

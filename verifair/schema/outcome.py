@@ -1,4 +1,4 @@
-"""The favourable decision, as a schema's `positive` says it.
+"""The favourable decision, as a schema's `positive` writes it.
 
     logit > t, logit >= t, logit < t, logit <= t     of a network with one logit
     value > t, ...                                   of a model that gives a value: a score, a price
@@ -6,7 +6,7 @@
     class >= 2, class > low, class <= 1, class < 1   ordered classes from one on, or up to one
     class in [1, 2], class in [low, middle]          several classes
 
-t is a number of 64 bits. A whole number is a class's place among the model's outputs, also where a class is called by another one;
+t is a number of 64 bits. A whole number is a class's position in the model's outputs, even if the name of a class is a number;
 names are those of the schema's `classes`, or else those that the stored classifier gives its classes.
 """
 
@@ -41,7 +41,7 @@ class PositiveRule:
 
     @classmethod
     def parse(cls, text: str) -> PositiveRule:
-        """Raises SchemaError."""
+        """Return the rule in a text. Raises SchemaError."""
         given = text.strip()
         if (found := COMPARED.fullmatch(given)) is not None:
             try:
@@ -61,7 +61,7 @@ class PositiveRule:
         raise SchemaError(f"positive = {text!r}: {EXPECTED}")
 
     def __str__(self) -> str:
-        """As `parse` reads it, the same for equal outcomes."""
+        """Return the text that `parse` reads, the same for equal outcomes."""
         if self.of != "class":
             return f"{self.of} {self.operator} {self.number}"
         return f"class in [{', '.join(self.named)}]" if self.operator == "in" else f"class {self.operator} {self.named[0]}"
@@ -73,10 +73,10 @@ class PositiveRule:
 
     @property
     def good(self) -> int:
-        """Which of the two decisions is the favourable one: 1 where it is a margin above 0, 0 where it is none above 0.
+        """The favourable one of the two decisions: 1 if it is a margin above 0, 0 if it is a margin of at most 0.
 
-        The lower class wins ties, so that thresholds which include their end, and classes up to one, are what is not above. Names
-        must be numbers by now (`numbered`).
+        The lower class wins ties, so thresholds that include their end, and classes up to one, are margins of at most 0. Names must
+        be numbers by now (`numbered`).
         """
         if self.of != "class":
             return int(self.operator in (">", "<"))
@@ -85,12 +85,12 @@ class PositiveRule:
 
     @property
     def unnumbered(self) -> bool:
-        """Whether a class is called by its name."""
+        """True if a class is given by its name."""
         return not all(name.isdecimal() for name in self.named)
 
     @property
     def plain(self) -> bool:
-        """Whether the model's logits already are the decision: class 0 or 1 of two, or one logit above 0."""
+        """True if the model's logits already are the decision: class 0 or 1 of two, or one logit above 0."""
         return self.of == "logit" and self.at == 0 and self.operator in (">", "<=")
 
     def numbered(self, names: Sequence[str]) -> PositiveRule:
@@ -121,24 +121,24 @@ class PositiveRule:
         return found
 
     def favourable(self, classes: Integers) -> Booleans:
-        """Return which of classes (N,) of the model as it was read are favourable."""
+        """Return (N,) True for favourable ones of classes (N,) of the model as it was read."""
         if self.of != "class":
             return np.asarray(classes == self.good)
         numbers, compared = list(map(int, self.named)), COMPARISONS.get(self.operator)
         return np.asarray(np.isin(classes, numbers) if compared is None else compared(classes, numbers[0]))
 
     def reached(self, values: np.ndarray) -> Booleans:
-        """Return which of true values (N,) are favourable by the threshold."""
+        """Return (N,) True for true values that are favourable by the threshold."""
         return np.asarray(COMPARISONS[self.operator](values, self.at))
 
     def fitting(self, model: Model) -> Model:
-        """Return the model as it was read. Raises SchemaError where it gives no logits, it seems, and these are asked about."""
+        """Return the model as it was read. Raises SchemaError if the rule is about logits, and it seems to output none."""
         if model.whole.doubt and self.of != "value":
             raise SchemaError(f'positive = "{self}": the model {model.whole.doubt}')
         return model.whole
 
     def read(self, model: Model) -> Threshold | None:
-        """Return what makes the decision of the model's only output; None where its logits are that. Raises SchemaError."""
+        """Return the threshold for the decision on the model's only output; None if its logit is the margin. Raises SchemaError."""
         whole = self.fitting(model)
         if self.of == "class" or self.plain:
             return None
@@ -152,12 +152,12 @@ class PositiveRule:
 
     @staticmethod
     def compared(model: Model) -> Decision | None:
-        """Return what makes the margins of "class k or a higher one", k = 1, 2, ..., of several classes; None of two."""
+        """Return the decision with margins of "class k or a higher one", k = 1, 2, ..., of several classes; None for two."""
         count = model.whole.outputs
         return Favoured(groups=tuple(tuple(range(k, count)) for k in range(1, count))) if count > 2 else None
 
     def judged(self, model: Model, *, odds: bool) -> Decision | None:
-        """Return what makes one margin of several classes, above 0 for decision 1; None where there is nothing to make.
+        """Return the decision with one margin of several classes, above 0 for decision 1; None if the outputs need none.
 
         odds: the log-odds of decision 1, whose probability is asked about.   Raises SchemaError.
         """

@@ -1,6 +1,6 @@
-"""From a table to raw values and class labels; every value that does not fit is named with its feature and row.
+"""From a table to raw values and class labels; errors name every value that does not fit, with its feature and row.
 
-Rows are called by the label of the table's index: in a table as read from a file that is 0 for the first row.
+Rows are named by the label of the table's index: in a table read from a file that is 0 for the first row.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import closest, listed
 
 LEAVE_OUT = '--outside drop; in an audit file under [data]: outside = "drop"'
-"""How whoever reads a table is told to leave rows out."""
+"""The remedy in messages for leaving rows out."""
 
 MISSING = ("nan", "None")
-"""What ONNX calls the category of missing values of an encoder of words."""
+"""ONNX's names of the category of missing values of an encoder of words."""
 UNSAID = frozenset(("?", "nan", "null", "n/a", "#n/a", "<na>", "nat"))
 """Words that stand for a missing label beside two others; none and NA may well be names."""
 
@@ -66,8 +66,8 @@ def labels(
     """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the places of its names
     among `classes`, or else its own 0, 1, ...
 
-    names: what the label is called in the whole table (`label_names`), where the frame is a chunk of it. It decides how the label
-    is read.   Raises DataError for labels that are none of these, or seem to be missing.
+    names: of the label in the whole table (`label_names`), if the frame is a chunk of it. They decide how the label is read.
+    Raises DataError for labels that are none of these, or seem to be missing.
     """
     column = _column(frame, label, "label")
     place, own = _factor(column, f"label {label!r}")
@@ -104,12 +104,12 @@ def labels(
 
 
 def label_names(frame: pd.DataFrame, label: str) -> set[str]:
-    """Return what the label is called in a table, or in a chunk of one."""
+    """Return the distinct names of the label in a table, or in a chunk of one."""
     return set(_factor(_column(frame, label, "label"), f"label {label!r}")[1])
 
 
 def label_values(frame: pd.DataFrame, label: str) -> Array:
-    """Return the label's numbers (N,), which a threshold compares. Raises DataError for anything else."""
+    """Return the label's numbers (N,), for a comparison with a threshold. Raises DataError for anything else."""
     column = _column(frame, label, "label")
     numbers = numeric(column)
     bad = np.flatnonzero(~np.isfinite(numbers))
@@ -122,9 +122,9 @@ def label_values(frame: pd.DataFrame, label: str) -> Array:
 
 
 def _column(frame: pd.DataFrame, name: str, what: str, *, gaps: bool = False, remedy: str = "") -> pd.Series:
-    """Return a column of a table.   gaps: whether cells may be empty.   remedy: what else helps where they may not.
+    """Return a column of a table.   gaps: cells may be empty.   remedy: a further remedy for empty cells.
 
-    Raises DataError where there is no such column, or it lacks values.
+    Raises DataError if there is no such column, or if it lacks values.
     """
     known = [str(column) for column in frame.columns]
     if name not in frame.columns:
@@ -146,7 +146,7 @@ def _column(frame: pd.DataFrame, name: str, what: str, *, gaps: bool = False, re
 
 
 def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
-    """Return the distinct values as text, and for each row which of them it holds."""
+    """Return for each row the position of its value among the distinct values, and these as text."""
     try:
         place, distinct = pd.factorize(column)
     except TypeError:
@@ -155,7 +155,7 @@ def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
 
 
 def _indices(column: pd.Series, feature: Feature) -> Array:
-    """Category indices (N,): names, or in a column of numbers the codes, where no category's name is a number itself."""
+    """Return category indices (N,), from names, or from codes in a column of numbers if no category's name is a number."""
     categories = feature.categories or ()
     place, names = _factor(column, f"feature {feature.name!r}")
     index = {name: float(k) for k, name in enumerate(categories)}
@@ -165,7 +165,7 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
     if holds_numbers(column) and feature.read_by_code:
         first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
         numbers = _numbers(column, feature)
-        return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them
+        return (numbers - first) / step  # codes of no category are outside the domain: `inside` finds them
     row = int(np.argmax(unknown[place]))
     found = names[place[row]]
     what = f"feature {feature.name!r}: row {column.index[row]} holds {_cell(column.iloc[row])}"
@@ -173,7 +173,7 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
 
 
 def numeric(cells: pd.Series) -> Array:
-    """Return (N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
+    """Return (N,) the numbers in cells, or in their text; NaN for anything else, inf for numbers beyond float64."""
     if isinstance(cells.dtype, pd.CategoricalDtype):
         cells = cells.astype(object)
     try:
@@ -192,13 +192,13 @@ def _number(cell: object) -> float:
 
 
 def _cell(cell: object) -> str:
-    """Return a cell as a message has it: a text with the blanks around it, which may be what is wrong."""
+    """Return a cell for a message: a text with the blanks around it, which may be the problem."""
     return repr(cell if isinstance(cell, str) else text(cell))
 
 
 def no_feature(column: pd.Series) -> str | None:
-    """Return what a column holds where no feature kind takes it: dates, periods, durations or complex numbers."""
-    if isinstance(column.dtype, pd.PeriodDtype):  # which pandas takes for whole numbers
+    """Return the content of a column that no feature kind takes (dates, periods, durations or complex numbers), else None."""
+    if isinstance(column.dtype, pd.PeriodDtype):  # pandas treats these as whole numbers
         return "periods"
     return {"M": "dates", "m": "durations", "c": "complex numbers"}.get(column.dtype.kind)
 
@@ -224,7 +224,7 @@ def _numbers(column: pd.Series, feature: Feature) -> Array:
 
 
 def _from_block(frame: pd.DataFrame, feature: Feature) -> Array:
-    """Category indices (N,) of a feature that the table holds as one-hot columns."""
+    """Return category indices (N,) of a feature that the table holds as one-hot columns."""
     what, words, dropped = f"feature {feature.name!r}", block_of(feature), feature.dropped
     block = list(words)
     absent = [name for name in block if name not in frame.columns]
@@ -251,13 +251,13 @@ def _from_block(frame: pd.DataFrame, feature: Feature) -> Array:
 
 
 def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array) -> dict[str, Booleans]:
-    """For each constraint, by what errors call it, which raw rows (B, V) break it: (B,)."""
+    """Return for each constraint, by its name in errors, (B,) True for raw rows (B, V) that break it."""
     return {label: boxes_of(c, features).contain(raw, raw) for label, c in labelled(constraints)}
 
 
 def violations(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
-    """Return which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the
-    remedy."""
+    """Return a message: the broken constraints, how many of the rows raw (B, V), labelled `rows`, break each, the first of these,
+    and the remedy."""
     position = {feature.name: v for v, feature in enumerate(features)}
     parts = []
     for (label, found), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):

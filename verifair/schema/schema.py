@@ -1,6 +1,6 @@
 """The schema in use: tables, networks and drafts, on top of the input space that proofs are about (`verifair.schema.space`).
 
-See `rows` for how tables are read, `network` for what a network must take, `infer` for drafts and `writing` for files.
+`rows` reads tables, `network` checks that a network fits, `infer` makes drafts, and `writing` writes files.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Schema(Shown, InputSpace):
 
     @property
     def good(self) -> int:
-        """Return which of the two decisions is the favourable one (`PositiveRule.good`); of two classes, its number."""
+        """Return the favourable one of the two decisions (`PositiveRule.good`); for two classes, its number."""
         return self.outcome.good
 
     @property
@@ -129,15 +129,15 @@ class Schema(Shown, InputSpace):
     # Arrays
 
     def encode(self, raw: Array) -> Array:
-        """Network inputs (B, n) of raw rows (B, V)."""
+        """Return network inputs (B, n) of raw rows (B, V)."""
         return self.domain.encode(raw)
 
     def inside(self, raw: Array) -> Booleans:
-        """Return (B,) which raw rows are legal: in range, whole where they must be, and within the constraints."""
+        """Return (B,) True for legal raw rows: in range, whole where they must be, and within the constraints."""
         return self.domain.legal(raw)
 
     def broken(self, raw: Array) -> dict[str, Booleans]:
-        """Return constraint (by its name or number) -> (B,) which raw rows (B, V) break it."""
+        """Return constraint (by its name or number) -> (B,) True for raw rows (B, V) that break it."""
         return schema_rows.broken(self.constraints, self.features, raw)
 
     @property
@@ -147,8 +147,8 @@ class Schema(Shown, InputSpace):
         return self._read_from(self.features)
 
     def facts(self, protected: Collection[str] = ()) -> list[str]:
-        """Return those of them in which missing values are never filled in: of the label, of protected features, and of the
-        features or other columns `protected`."""
+        """Return those of these columns in which missing values are never filled in: of the label, of protected features, and of
+        the features or other columns `protected`."""
         own = [one for one in self.features if one.protected or one.name in protected]
         return [*self._read_from(own), *(name for name in protected if name not in {one.name for one in self.features})]
 
@@ -159,7 +159,7 @@ class Schema(Shown, InputSpace):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Return feature -> the category of rows with an empty cell, where it has one."""
+        """Return feature -> the category of rows with an empty cell, for features that have one."""
         return {one.name: one.missing for one in self.features if one.missing is not None}
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
@@ -222,12 +222,12 @@ class Schema(Shown, InputSpace):
             return raw
 
     def with_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a table with the word of the category in empty cells that stand for one, for those who take no schema."""
+        """Return a table with the category's word in empty cells that stand for one, for code that takes no schema."""
         known = {one.source: one.missing for one in self.features if one.missing is not None and one.source in frame.columns}
         return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), word) for name, word in known.items()})
 
     def fitting(self, frame: pd.DataFrame) -> Booleans:
-        """Return (N,) which rows of a table are legal. Raises DataError for a cell that is not a value of its feature."""
+        """Return (N,) True for legal rows of a table. Raises DataError for a cell that is not a value of its feature."""
         return self.inside(self.raw(frame, outside="keep"))
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
@@ -237,7 +237,7 @@ class Schema(Shown, InputSpace):
         feature, bad = self.features[v], np.flatnonzero(~self._legal(raw, v))
         value, low, high = raw[bad[0], v], self.domain.lower[v], self.domain.upper[v]
         if feature.categories is not None:
-            offset, scale = feature.affine  # what the table holds, and what it may hold, are codes
+            offset, scale = feature.affine  # the table's values, and the permitted ones, are codes
             value, low, high = (round((index - offset) / scale) for index in (value, low, high))
         raise DataError(
             f"feature {feature.name!r}: {len(bad)} {'row lies' if len(bad) == 1 else 'rows lie'} outside the declared "
@@ -286,9 +286,9 @@ class Schema(Shown, InputSpace):
 
     @property
     def _valued(self) -> bool:
-        """Whether the label is a number that is compared with a threshold."""
+        """True if the label is a number that is compared with a threshold."""
         return self.positive_label is None and self.outcome.of == "value"
 
     def favoured(self, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Booleans:
-        """Return (N,) whether the true class is favourable.   names, errors: as in `labels`."""
+        """Return (N,) True if the true class is favourable.   names, errors: as in `labels`."""
         return self.outcome.favourable(self.labels(frame, names=names))

@@ -13,7 +13,7 @@ Kind = TypeVar("Kind", bound=BaseModel)
 
 
 def read_section(kind: type[Kind], title: str, data: Any) -> Kind:
-    """Return a section from what the file holds. Raises SchemaError, one line a problem, which begins with the title."""
+    """Return a section from the file's content. Raises SchemaError, one line a problem, which begins with the title."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -31,5 +31,5 @@ class TomlSection(BaseModel):
 
     @classmethod
     def read(cls, data: Any) -> Self:
-        """Return a section from what the file holds. Raises SchemaError."""
+        """Return a section from the file's content. Raises SchemaError."""
         return read_section(cls, cls.title(data), data)

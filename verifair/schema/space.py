@@ -79,7 +79,7 @@ class InputSpace(schema_file.SchemaPart):
 
     @classmethod
     def loads(cls, content: str, *, name: str = "schema") -> Self:
-        """Read a schema from TOML text; `name` is what errors call it."""
+        """Read a schema from TOML text; `name` is its name in errors."""
         return cls.build(schema_file.parse(content, name), name=name)
 
     @classmethod
@@ -100,19 +100,19 @@ class InputSpace(schema_file.SchemaPart):
 
     @property
     def outcome(self) -> PositiveRule:
-        """The favourable decision. Raises SchemaError where it is called by a name that only the model knows: see `named`."""
+        """The favourable decision. Raises SchemaError if it is given by a name that only the model knows: see `named`."""
         return PositiveRule.parse(self.positive).numbered(self.classes)
 
     def named(self, model: Model) -> Self:
-        """Return the schema with the model's names for its classes where it lists none and needs them: `positive` uses one, or
-        there are more than two."""
+        """Return the schema with the model's names for its classes if it lists none and needs them: `positive` uses one, or there
+        are more than two."""
         needed = PositiveRule.parse(self.positive).unnumbered or model.whole.outputs > 2
         if self.classes or not needed or not model.classes:
             return self
         return self.changed(classes=model.classes)
 
     def spread(self, model: Model) -> Model:
-        """Return the model as it was read, over all of the schema's columns. Raises SchemaError where it reads dropped ones."""
+        """Return the model as it was read, over all of the schema's columns. Raises SchemaError if it reads dropped ones."""
         starts, columns, whole = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns, model.whole
         gone = [start + one.categories.index(one.dropped) for one, start in starts if one.dropped is not None and one.categories]
         if gone and whole.inputs == columns - len(gone):
@@ -142,8 +142,8 @@ class InputSpace(schema_file.SchemaPart):
         return whole if decision is None else decided(whole, decision)
 
     def compares(self, model: Model) -> Model:
-        """Return the model with a margin for each class but the first, above 0 where that class or a higher one is decided: two
-        people are decided otherwise where one of these flips. Of two classes, as `judges`."""
+        """Return the model with a margin for each class but the first, above 0 if that class or a higher one is decided: two people
+        get different decisions if one of these flips. For two classes, as `judges`."""
         decision = self.outcome.compared(model)
         return self.judges(model) if decision is None else decided(self.spread(model), decision)
 
@@ -152,7 +152,7 @@ class InputSpace(schema_file.SchemaPart):
         return type(self).model_validate({**{field: getattr(self, field) for field in type(self).model_fields}, **fields})
 
     def index(self, name: str) -> int:
-        """Position of a feature. Raises SchemaError with the closest name."""
+        """Return the position of a feature. Raises SchemaError with the closest name."""
         names = [feature.name for feature in self.features]
         if name in names:
             return names.index(name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the help of `audit` writes an example, and needs none of th
 
 
 def toml(schema: InputSpace) -> str:
-    """Return the schema as TOML; what is left at its default does not stand in it."""
+    """Return the schema as TOML, without fields that have their default."""
     model = schema.model_dump(exclude={"features", "positive", "constraints"}, exclude_none=True, exclude_defaults=True)
     lines = ["[model]", *_lines({"positive": schema.positive, **model})]
     for feature in schema.features:
@@ -49,7 +49,7 @@ def _key(name: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Return a value as TOML has it."""
+    """Return a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):

@@ -1,1 +1,1 @@
-"""Schemas drafted from a table and a model: what can be seen is filled in, what has to be decided is noted."""
+"""Schemas drafted from a table and a model: facts are filled in, and open decisions are noted."""

@@ -1,4 +1,4 @@
-"""What one column of a table can be as a feature: its kind, range, unit and categories."""
+"""A column of a table as a feature: its kind, range, unit and categories."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MANY = 50
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
 LONG = 30
-"""Rows from which on numbers that are all different look like an id."""
+"""In a table of at least so many rows, numbers that are all different look like an id."""
 SAVED, ID = re.compile(r"Unnamed: \d+"), re.compile(r"(?i:\b|_)(?i:id|idx|index|key|number|nr|no)$|[a-z]I[dD]$")
-"""What pandas calls a column without a name, and what ids are often called."""
+"""Patterns of pandas' names for columns without a name, and of frequent names of ids."""
 MOSTLY = 0.5
 """A column of texts with a larger share of numbers than this is one of numbers with wrong cells."""
 
 
 def feature_of(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
-    """Return the feature that a column is, as far as the table tells. Raises DataError for columns that no feature kind fits."""
+    """Return a column's feature, as far as the table shows it. Raises DataError for columns that no feature kind fits."""
     values = column.dropna()
     if not len(values):
         raise DataError(f"column {name!r} is empty; drop it from the table")
@@ -76,7 +76,7 @@ def _unit(width: float, whole: bool) -> float:
 
 
 def texts_among_numbers(column: pd.Series) -> str:
-    """Return which cell is the first that is no number, where most cells are numbers, and the remedy; "" where that is not so."""
+    """Return a message about the first cell that is no number, with the remedy, if most cells are numbers; else ""."""
     values = column.dropna().map(text)
     numbers = np.isfinite(pd.to_numeric(values, errors="coerce").astype(float))
     if holds_truths(column) or numbers.all() or numbers.mean() <= MOSTLY:
@@ -90,7 +90,7 @@ def texts_among_numbers(column: pd.Series) -> str:
 
 
 def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return column -> what it looks like, where that numbers the rows and says nothing of a person: a saved index, an id."""
+    """Return column -> its description, for columns that only number the rows: a saved index, an id."""
     found = {}
     for name in (one for one in columns if one in frame):
         column = frame[name]
@@ -107,7 +107,7 @@ def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
 
 
 def missing(frame: pd.DataFrame, columns: Collection[str]) -> dict[str, str]:
-    """Return column -> what to say of it, where it lacks values: schemas describe rows that have them all."""
+    """Return column -> a message, for columns with missing values: schemas describe complete rows."""
     count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
     remedy = "such rows are refused: fill in the values, or drop the rows"
     return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}

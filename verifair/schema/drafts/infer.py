@@ -1,4 +1,4 @@
-"""A schema drafted from a table: its features, and which of the label's classes or values is the favourable one."""
+"""A schema drafted from a table: its features, and the favourable class or value of the label."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BARE = ("true", "false", "yes", "no")
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 SURELY = 0.5
-"""So much more where labels are 0 and 1, as class 1 is expected to be label 1."""
+"""Further share needed to reverse labels 0 and 1, as class 1 is expected to be label 1."""
 
 
 class DraftWarning(UserWarning):
@@ -31,7 +31,7 @@ class DraftWarning(UserWarning):
 
 
 def check_asked(frame: Any, *, target: Any, positive: Any) -> None:
-    """Raise DataError unless a schema can be asked for so: of a table whose columns have words for names, by the label's name."""
+    """Raise DataError unless the arguments are a table whose columns have words for names, and the label's name."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"frame: found {type(frame).__name__}; expected a DataFrame with the label and the model's columns")
     strange = [name for name in frame.columns if not isinstance(name, str)]
@@ -63,9 +63,9 @@ def inferred(
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
-    network: the model that it is for. Of a pipeline that takes the table's columns it knows the order, which of them are encoded,
-    with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
-    width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
+    network: the model that it is for. A pipeline that takes the table's columns determines their order, the encoded ones and their
+    categories, and that numbers are unscaled; ranges come from the table. A model that takes a matrix determines only the width:
+    numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     encoded: `LabelledTable.missing`.
     """
     blocks = one_hot_columns(frame, taken_by(network, frame, target), protected)
@@ -102,7 +102,7 @@ def inferred(
 
 
 def rule_of(positive: Any, values: Sequence[str]) -> PositiveRule | None:
-    """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
+    """Return the outcome if `positive` is a rule, such as "value >= 600"; None if it is a label, or not given."""
     if not isinstance(positive, str) or text(positive) in values:
         return None
     try:
@@ -137,7 +137,7 @@ def _of_two_classes(table: LabelledTable, values: list[str], positive: Any, rule
     label = (table.frame[target].map(text) == chosen).to_numpy() & table.frame[target].notna().to_numpy()
     if network is None:
         features = table.columns()
-    elif upper not in values and len(values) == 2:  # which label each class stands for its decisions say
+    elif upper not in values and len(values) == 2:  # its decisions tell which label each class stands for
         numbered = values in (list(TRUTHS), list(TRUTHS.values()))
         first = chosen == values[0] if numbered else not above
         upper_rows = ~label if first else label
@@ -162,7 +162,7 @@ def _of_two_classes(table: LabelledTable, values: list[str], positive: Any, rule
 
 
 def _of_value(table: LabelledTable, rule: PositiveRule) -> dict[str, Any]:
-    """Return the draft for a model that gives values, which a threshold compares, as it does the label's."""
+    """Return the draft for a model that outputs values, which are compared with a threshold, as the label's values are."""
     target = table.target
     label = rule.reached(label_values(table.frame, target))
     features = table.features(rule, label)
@@ -213,7 +213,7 @@ def _of_many_classes(
 
 
 def _several_named(known: Sequence[str]) -> str:
-    """Return the rule that favours all classes but the first, as far as one can be written; "0" may be a name and a place."""
+    """Return the rule that favours all classes but the first, if it can be written; "0" may be both a name and a number."""
     if any(name.isdecimal() and name != str(k) for k, name in enumerate(known)):
         return ""
     words = known[1:] if not any("," in name for name in known) else [str(k) for k in range(1, len(known))]
@@ -221,7 +221,7 @@ def _several_named(known: Sequence[str]) -> str:
 
 
 def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, compared: bool) -> list[str]:
-    """Return what of a draft for a model was guessed, with what to check.   compared: whether an object decided the rows alike."""
+    """Return the guesses in a draft for a model, with what to check.   compared: an object's decisions were compared with it."""
     found = list[str]()
     features = [one for one in drafted["features"] if one["name"] in frame.columns]  # not those that were gathered
     if not by_name(network, set(map(exported, map(str, frame.columns)))):
@@ -244,7 +244,7 @@ def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, com
 
 
 def _outcome(value: str, target: str) -> str:
-    """Return a class in words: a number, or yes or no, says nothing by itself."""
+    """Return a class in words: a number, or yes or no, needs the label's name beside it."""
     said = " ".join(value.split())
     bare = said.removeprefix("not ")
     return said if len(bare) > 1 and any(map(str.isalpha, bare)) and bare.lower() not in BARE else f"{target} {said or '(empty)'}"

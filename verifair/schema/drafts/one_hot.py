@@ -1,4 +1,4 @@
-"""One-hot columns in a table, as pandas.get_dummies makes them: which of them are one feature, and what to say of them."""
+"""One-hot columns in a table, as pandas.get_dummies makes them: their grouping into features, and messages about them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from verifair.schema.spelling import listed
 from verifair.schema.writing import written
 
 SEPARATORS = "_=.:|/-"
-"""What may stand between a feature's name and a category's. A schema reads columns with "_" alone."""
+"""Characters that may separate a feature's name from a category's. A schema reads only columns with "_"."""
 
 
 def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> dict[str, list[str]]:
     """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over columns: of 0 and 1
     (or truth values), with one 1 in each row; or neighbours, no row with two ones: with drop_first some rows have none.
 
-    asked: names that are meant: job_a_x and job_a_y may be of job or of job_a. Of others the longest is taken.
+    asked: names that are surely features: job_a_x and job_a_y may belong to job or to job_a. Otherwise the longest name is taken.
     """
     flags = {name: flag for name in columns if _begins(name) and (flag := _flag(frame[name])) is not None}
     heads = {head: k for k, head in enumerate(dict.fromkeys(_begins(name)[0] for name in flags))}
@@ -66,24 +66,24 @@ def _begins(column: str) -> list[str]:
 
 
 def _flag(column: pd.Series) -> Booleans | None:
-    """Return where a column of 0 and 1, or truth values, is 1 (N,); None for any other. A category that no row has is 0."""
+    """Return (N,) True where a column of 0 and 1, or truth values, is 1; None for any other column. It may be 0 in all rows."""
     flag = holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) in ({0, 1}, {0}))
     return _set(column) if flag else None
 
 
 def _set(column: pd.Series) -> Booleans:
-    """Return where a column is 1 (N,)."""
+    """Return (N,) True where a column is 1."""
     return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
 
 
 def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return column -> what to say of the one-hot columns that it begins, where a model takes them."""
+    """Return column -> a message about the one-hot columns that it begins, if a model takes them."""
     blocks = one_hot_columns(frame, [name for name in frame.columns if name in columns])
     return {block[0]: one_feature(frame, feature, block) for feature, block in blocks.items()}
 
 
 def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]:
-    """Return feature -> what to say of it, where a table has one-hot columns of it and none of its words."""
+    """Return feature -> a message, for features of which a table has one-hot columns and no column of words."""
     said = {}
     for one in features:
         block = list(block_of(one))
@@ -95,7 +95,7 @@ def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]
 
 
 def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], asked: Collection[str] = ()) -> bool:
-    """Return whether one feature can be made of one-hot columns: each row has one of its words, as schemas have words.
+    """Return True if one-hot columns can be one feature: each row has one of its categories, with names that schemas allow.
 
     asked: features of which rows may have no column (drop_first). Of others, two flags may go together although no row has both.
     """
@@ -104,12 +104,12 @@ def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], aske
 
 
 def _plain(feature: str, block: Sequence[str]) -> bool:
-    """Return whether a schema finds one-hot columns by their words: none such as "sex_ Male" or "sex=Male"."""
+    """Return True if a schema finds one-hot columns by their names, unlike "sex_ Male" or "sex=Male"."""
     return all(name == f"{feature}_{text(name[len(feature) + 1 :])}" for name in block)
 
 
 def categories_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the categories that one-hot columns make, and the one among them that has no column, where some rows have none."""
+    """Return the categories of one-hot columns, and the one without a column (or None), which rows without a 1 have."""
     words = [name[len(feature) + 1 :] for name in block]
     dropped = None if is_whole(frame, block) else next(word for word in _names_of_dropped() if word not in words)
     return ([] if dropped is None else [dropped]) + words, dropped
@@ -121,7 +121,7 @@ def _names_of_dropped() -> Iterator[str]:
 
 
 def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
-    """Return the word (N,) that each row's one-hot columns say."""
+    """Return (N,) the category of each row by its one-hot columns."""
     categories, dropped = categories_of(frame, feature, block)
     flags = [_set(frame[name]) for name in block]
     if dropped is not None:
@@ -130,12 +130,12 @@ def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
 
 
 def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
-    """Return whether each row has a one in one of the columns."""
+    """Return True if each row has a 1 in some of the columns."""
     return bool((np.sum([_set(frame[name]) for name in block], axis=0) == 1).all())
 
 
 def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
-    """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
+    """Return a message that these are one-hot columns of a feature, and how a schema declares it in TOML."""
     first, more = list(block[:3]), ", ..." * (len(block) > 3)
     known, dropped = categories_of(frame, feature, block)
     whole = dropped is None

@@ -1,4 +1,4 @@
-"""A table with its label beside the model that it is for: which columns the model takes, in which order, and on what scale."""
+"""A table with its label, and the model that it is for: the columns that the model takes, their order and their scale."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import MISSING
 
 CLEARLY = 0.02
-"""So much more of the rows has to be predicted right."""
+"""A scale is chosen only if it predicts so many more of the rows right, as a share."""
 SCALES = ("raw", "minmax", "standard")
-"""How the numbers of a matrix may have been scaled."""
+"""Possible scalings of the numbers in a matrix."""
 RARE = 0.01
-"""A word of no more rows than this share may be a slip."""
+"""A word in no more than this share of the rows may be a typing error."""
 TRAINED_ON = "give the table that it was trained on"
 ENOUGH = 30
-"""Rows from which on a label says anything about scales and merit."""
+"""The fewest rows from which a label says anything about scales and merit."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +53,7 @@ class LabelledTable:
     missing: Mapping[str, str] | None = None
 
     def feature(self, name: str) -> dict[str, Any]:
-        """Return the feature that a column is, as far as the table tells."""
+        """Return a column's feature, as far as the table shows it."""
         return feature_of(name, self.frame[name], name in self.protected)
 
     def columns(self) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class LabelledTable:
     def features(self, rule: PositiveRule, label: Booleans) -> list[dict[str, Any]]:
         """Return the features that the model takes; without a model, those of all columns.
 
-        rule: what the model favours.   label: (N,) whose true class is favourable.
+        rule: the outcome that the model favours.   label: (N,) True for rows whose true class is favourable.
         """
         if self.network is None:
             return self.columns()
@@ -74,7 +74,7 @@ class LabelledTable:
     def fitted(self, network: Model, label: Booleans) -> tuple[list[dict[str, Any]], float]:
         """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known).
 
-        label: (N,) whose true class is the model's second one.
+        label: (N,) True for rows whose true class is the model's second one.
         """
         frame = self.frame
         columns = columns_of(network, frame, self.target)
@@ -95,12 +95,12 @@ class LabelledTable:
         return self._scaled(network, features, label, raw=self.unscaled or not matrix)
 
     def _without_row_numbers(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns less those that number the rows, protected ones aside."""
+        """Return the columns without those that number the rows; protected ones stay."""
         numbers = row_numbers(self.frame, columns)
         return [name for name in columns if name not in numbers or name in self.protected]
 
     def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the features with one in the place of each block of one-hot columns that stand together, in their order."""
+        """Return the features, with one in place of each block of neighbouring one-hot columns."""
         found = list(features)
         for name, block in self.blocks.items():
             flags = [one["kind"] != "one-hot" and one.get("categories", FLAGS[0]) in FLAGS for one in found]
@@ -135,7 +135,7 @@ class LabelledTable:
                 feature |= {"categories": [missing if one == word else one for one in known], "missing": missing}
             return feature | ({"protected": True} if name in self.protected else {})
         feature = {k: v for k, v in self.feature(name).items() if k != "scale"}
-        if isinstance(column.dtype, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
+        if isinstance(column.dtype, pd.CategoricalDtype):   # XGBoost and LightGBM take their codes
             return feature | {"kind": "categorical", "categories": list(map(text, column.dtype.categories))}
         if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
             remedy = texts_among_numbers(column) or TRAINED_ON
@@ -143,9 +143,10 @@ class LabelledTable:
         return feature
 
     def _of_missing(self, name: str, known: Sequence[Category]) -> str | None:
-        """Return which of the categories of an encoder stands for missing values; None where none does, or that is not clear.
+        """Return the category of an encoder that stands for missing values; None if there is none, or if it is not clear.
 
-        A file does not tell. There it is one that is called as ONNX calls missing values, if the table has these and no such word.
+        A file does not store it. There it is a category with ONNX's name of missing values, if the table has these and no such
+        word.
         """
         if self.missing is not None:
             return self.missing.get(exported(name))
@@ -155,8 +156,8 @@ class LabelledTable:
         return words[0] if said else None
 
     def _culprit(self, inputs: int, columns: Sequence[str]) -> str:
-        """Return which cells keep the columns from making so many inputs: texts among numbers, or a rare word without which they
-        would."""
+        """Return the cells because of which the columns do not make so many inputs: texts among numbers, or a rare word without
+        which they would."""
         found = [(name, said) for name in columns if (said := texts_among_numbers(self.frame[name]))]
         if found:
             return "; ".join(f"column {name!r} is read as text, its values as categories: {said}" for name, said in found)
@@ -176,9 +177,9 @@ class LabelledTable:
     def _scaled(
         self, network: Model, features: list[dict[str, Any]], label: Booleans, *, raw: bool
     ) -> tuple[list[dict[str, Any]], float]:
-        """Return the features with numbers by minmax or standardised where that predicts the labels clearly better than raw.
+        """Return the features with numbers by minmax or standardised if that predicts the labels clearly better than raw.
 
-        Beside them stands the share of rows whose label is predicted so.   raw: whether numbers are known to come unscaled.
+        Also return the share of rows whose label is then predicted.   raw: True if numbers are known to be unscaled.
         """
         features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._gathered(features)]
         rows = _known(self.named, features)
@@ -191,7 +192,7 @@ class LabelledTable:
         return tries[best], right[best]
 
     def check_logits(self, features: list[dict[str, Any]]) -> None:
-        """Raise SchemaError for a model that gives no logits, it seems, and DataError where its only number lies between 0 and 1 in
+        """Raise SchemaError for a model that seems to output no logits, and DataError if its only number lies between 0 and 1 in
         every row: as a logit it would favour everybody."""
         network = self.network
         if network is None:
@@ -200,19 +201,19 @@ class LabelledTable:
         if network.outputs > 1 or network.link is not Link.IDENTITY:
             return
         values = network.forward(_encoded(self.named[_known(self.named, features)], features))
-        if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # sums of float32
+        if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # allows for float32 sums
             found = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
             raise DataError(f"{found}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
 
     def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
-        """Call the numbers merit that go with the label (N,) and are not protected."""
+        """Mark numbers as merit if they are correlated with the label (N,) and not protected."""
         for feature in features:
             if not feature.get("protected") and _goes_with(self.named[feature["name"]], label):
                 feature["merit"] = True
 
 
 def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, Any]]:
-    """Return the features with their words as the one-hot blocks that make so many inputs; none where these do not."""
+    """Return the features with their words as one-hot blocks if these make so many inputs; else nothing."""
     for blocks in (("one-hot",), ("one-hot", "categorical")):
         wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
         if sum(wide) == inputs:
@@ -221,7 +222,7 @@ def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, An
 
 
 def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
-    """Return the table's columns that a model takes, in its order. Models with a single matrix take them as they stand."""
+    """Return the table's columns that a model takes, in its order; for a model with a single matrix, in the table's order."""
     columns = [str(name) for name in frame.columns if name != target]
     known = {exported(name): name for name in columns}
     if not by_name(network, known):
@@ -236,7 +237,7 @@ def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
 
 
 def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[str]:
-    """Return the table's columns, without the label, that a model reads as far as it knows their names."""
+    """Return the table's columns, without the label, that a model reads; all of them if it does not know their names."""
     others = [str(name) for name in frame.columns if name != target]
     if network is None or not by_name(network, set(map(exported, others))):
         return others
@@ -245,25 +246,25 @@ def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[st
 
 
 def by_name(network: Model, known: Container[str]) -> bool:
-    """Return whether a model takes columns one by one; of a single one that is so where it is called like a column of the table."""
+    """Return True if a model takes columns one by one; a single input has to have the name of a column of the table."""
     feeds = network.feeds
     return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in known)
 
 
 def _goes_with(column: pd.Series, label: Booleans) -> bool:
-    """Return whether a column of numbers is correlated with the label, by more than chance at about 5 %."""
+    """Return True if a column of numbers is correlated with the label, by more than chance at about 5 %."""
     if not holds_numbers(column):
         return False
     numbers = column.to_numpy(dtype=float, na_value=np.nan)
     known = np.isfinite(numbers)
     if known.sum() < ENOUGH or len(set(numbers[known])) <= 2 or len(set(label[known])) < 2:
         return False
-    numbers = numbers[known] / np.abs(numbers[known]).max()     # squares of huge ones overflow
+    numbers = numbers[known] / np.abs(numbers[known]).max()     # as squares of huge numbers overflow
     return bool(abs(np.corrcoef(numbers, label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
 
 
 def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
-    """Which rows have a value of every feature that the draft knows."""
+    """Return (N,) True for rows with a known value of every feature of the draft."""
     known = np.ones(len(frame), dtype=bool)
     for one in features:
         known &= frame[one["name"]].notna().to_numpy() | ("missing" in one)
@@ -288,7 +289,7 @@ def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, scale: str) -> dic
 
 
 def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
-    """Inputs (N, n) of a table's rows as drafted features have them."""
+    """Return the inputs (N, n) of a table's rows by the drafted features."""
     columns = []
     for feature in features:
         if "range" in feature:
@@ -305,6 +306,6 @@ def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
 
 
 def _predicted(network: Model, x: Array) -> Booleans:
-    """Whether float64 logits say the positive class: enough for a draft."""
+    """Return True for rows that float64 logits put into the positive class, which is exact enough for a draft."""
     logits = network.forward(x)
     return np.asarray(logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0])
