@@ -82,7 +82,7 @@ class Layer:
         return "piecewise linear"
 
     def activated(self, a: Array) -> Array:
-        """The layer's outputs (..., m) for float64 pre-activations a (..., m)."""
+        """Return the layer's outputs (..., m) for float64 pre-activations a (..., m)."""
         return np.where(a > 0, a, self.slope * a)
 
 

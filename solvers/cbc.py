@@ -164,7 +164,7 @@ def _reason(left: _Solution, program: Program, interrupted: bool, out_of_time: b
 
 
 def _bound(left: _Solution, constant: float) -> float | None:
-    """The lower bound of a run that stopped early: to about eight digits in the search's messages, to 0.001 in the summary."""
+    """Return the lower bound of a run that stopped early: about eight digits in the search's messages, 0.001 in the summary."""
     search, summary = left.number(r"best possible"), left.number("Lower bound:")
     if search is None or summary is None or abs(search) >= 1e49:
         return None
@@ -183,7 +183,7 @@ def _message(left: _Solution) -> str:
 
 
 def _read(folder: Path, columns: int, rows: int) -> _Solution:
-    """The text solution's first line, the log, and the binary solution: two int32 sizes, the objective, row activities and
+    """Return the text solution's first line, the log, and the binary solution: two int32 sizes, the objective, row activities and
     duals, column values and reduced costs, all float64."""
     log = (folder / "log.txt").read_text(errors="replace")
     text, binary = folder / "solution.txt", folder / "solution.bin"

@@ -84,7 +84,7 @@ def _configure(parameters: Any, budget: Budget, presolve: bool | None, seconds: 
 
 
 def _model(program: Program) -> tuple[Any, Any, int]:
-    """(model, its columns or None where a bound or an empty row already excludes every point, objective exponent)."""
+    """Return (model, its columns or None where a bound or an empty row already excludes every point, objective exponent)."""
     import pandas as pd
     from ortools.sat.python import cp_model
 
@@ -125,7 +125,7 @@ def _model(program: Program) -> tuple[Any, Any, int]:
 
 
 def _exponents(values: Array) -> Integers:
-    """Per value the smallest k >= 0 for which value * 2^k is an integer."""
+    """Return for each value the smallest k >= 0 for which value * 2^k is an integer."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     lowest_bit = np.where(whole == 0, 1, whole & -whole)
@@ -134,7 +134,7 @@ def _exponents(values: Array) -> Integers:
 
 
 def _integers(values: Array, exponents: Integers, reach: Array, row_of: Integers, what: str) -> Integers:
-    """values * 2^exponents as int64, after checking that no row's activity can leave int64."""
+    """Return values * 2^exponents as int64, after checking that no row's activity can leave int64."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.ldexp(values, exponents)
         activity = np.bincount(row_of, weights=np.abs(scaled) * np.maximum(reach, 1.0))

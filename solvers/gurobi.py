@@ -82,7 +82,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
 
 def _one_sided(program: Program) -> tuple[sp.csr_array, Any, Array, Any]:
-    """Rows as Gurobi takes them, one sense and one side each: (matrix, senses, sides, the program row each came from)."""
+    """Return rows as Gurobi takes them, one sense and one side each: (matrix, senses, sides, the program row each came from)."""
     lower, upper = program.row_lower, program.row_upper
     equal = np.flatnonzero(lower == upper)
     below = np.flatnonzero(np.isfinite(upper) & (lower != upper))
@@ -123,7 +123,7 @@ def _load(model: Any, program: Program, matrix: sp.csr_array, sense: Any, side: 
 
 
 def _gather(rows: Any, attribute: str, origin: Any, program: Program) -> Array | None:
-    """A row attribute summed back onto the program's rows; None where the backend has none (presolve decided)."""
+    """Return a row attribute summed back onto the program's rows; None where the backend has none (presolve decided)."""
     import gurobipy
 
     total = np.zeros(len(program.row_lower))

@@ -94,7 +94,7 @@ def _solve(program: Program, name: str, solver_type: str, budget: Budget, presol
 
 
 def _model(program: Program) -> Any:
-    """The ModelProto, each field one array."""
+    """Return the ModelProto, each field one array."""
     from ortools.math_opt import model_pb2
 
     model = model_pb2.ModelProto()
@@ -146,7 +146,7 @@ def _parameters(solver_type: str, budget: Budget, presolve: bool | None, seconds
 
 
 def _point(result: Any, program: Program) -> Array | None:
-    """The first solution that the solver itself calls feasible."""
+    """Return the first solution that the solver itself calls feasible."""
     from ortools.math_opt import solution_pb2
 
     for solution in result.solutions:

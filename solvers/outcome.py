@@ -107,7 +107,7 @@ class Outcome:
 
 @lru_cache
 def installed_version(distribution: str) -> str:
-    """Version of an installed distribution, read from its metadata without importing it."""
+    """Return the version of an installed distribution, read from its metadata without importing it."""
     return version(distribution)
 
 
@@ -116,7 +116,7 @@ Reason = Termination | Limit
 
 
 def reasons(listed: Mapping[Reason, Sequence[Hashable]]) -> dict[Hashable, Reason]:
-    """A backend's statuses with the reason that each of them stands for, from the statuses of each reason."""
+    """Return a backend's statuses with the reason that each of them stands for, from the statuses of each reason."""
     return {status: reason for reason, statuses in listed.items() for status in statuses}
 
 
@@ -143,7 +143,7 @@ class BackendRun:
         self, reason: Reason, message: str, *, values: Array | None = None, dual_bound: float | None = None,
         multipliers: Array | None = None, nodes: int | None = None, exact_values: tuple[Fraction, ...] | None = None,
     ) -> Outcome:
-        """An Outcome, with what follows from the program alone filled in here once for all backends:
+        """Return an Outcome, with what follows from the program alone filled in here once for all backends:
 
         a feasibility question that ends OPTIMAL is SATISFIED; INFEASIBLE_OR_UNBOUNDED is INFEASIBLE where the objective is
         bounded on the column box; primal_bound is the objective evaluated at values; an infinite dual_bound is None.

@@ -74,7 +74,7 @@ class Backend:
         return find_spec(self.package) is not None
 
     def version(self) -> str | None:
-        """The installed version, from the package's metadata; None where it is not installed."""
+        """Return the installed version, from the package's metadata; None where it is not installed."""
         return installed_version(self.distribution) if self.is_available() else None
 
     def solve(self, program: Program, *, budget: Budget, relax_integrality: bool = False, presolve: bool | None = None) -> Outcome:
@@ -138,7 +138,7 @@ class Backend:
 
 
 def needs(program: Program) -> frozenset[Capability]:
-    """The capabilities a backend must have to take the program."""
+    """Return the capabilities a backend must have to take the program."""
     kind = Capability.LP if not program.mixed_integer else Capability.PURE_INTEGER if program.integer.all() else Capability.MIP
     extra = {Capability.RELU: len(program.relus), Capability.CLAUSES: len(program.clauses)}
     return frozenset([kind, *(capability for capability, count in extra.items() if count)])
@@ -162,7 +162,7 @@ def backends() -> tuple[Backend, ...]:
 
 
 def get(name: str) -> Backend:
-    """The backend of that name. Raises BackendError with the known names otherwise."""
+    """Return the backend of that name. Raises BackendError with the known names otherwise."""
     for known in (lambda: _BACKENDS, backends):  # packages are searched only if the name is none of verifair's own
         for backend in known():
             if backend.name == name:
@@ -171,7 +171,7 @@ def get(name: str) -> Backend:
 
 
 def available(needed: Collection[Capability] = ()) -> tuple[Backend, ...]:
-    """The installed backends that have all the needed capabilities."""
+    """Return the installed backends that have all the needed capabilities."""
     return tuple(backend for backend in backends() if backend.capabilities.issuperset(needed) and backend.is_available())
 
 

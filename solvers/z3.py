@@ -187,12 +187,12 @@ def _linear(objective: Any, columns: list[str]) -> str:
 
 
 def _numeral(value: float | Fraction) -> str:
-    """The exact value of a number as an SMT-LIB term."""
+    """Return the exact value of a number as an SMT-LIB term."""
     top, bottom = value.as_integer_ratio()
     text = f"{abs(top)}.0" if bottom == 1 else f"(/ {abs(top)}.0 {bottom}.0)"
     return f"(- {text})" if top < 0 else text
 
 
 def _fraction(value: Any) -> Fraction:
-    """An integer or rational numeral of Z3."""
+    """Return an integer or rational numeral of Z3 as a fraction."""
     return Fraction(value.as_long()) if value.is_int() else Fraction(value.numerator_as_long(), value.denominator_as_long())

@@ -54,11 +54,11 @@ class Thresholds:
         return len(self.lower) + 1
 
     def surely(self, logit: Array) -> Integers:
-        """The least bucket that a number >= logit can be in."""
+        """Return the least bucket that a number >= logit can be in."""
         return np.searchsorted(self.upper, logit, side="left")
 
     def possibly(self, logit: Array) -> Integers:
-        """The greatest bucket that a number <= logit can be in."""
+        """Return the greatest bucket that a number <= logit can be in."""
         return np.searchsorted(self.lower, logit, side="left")
 
 
@@ -89,7 +89,7 @@ class Copied:
         return len(self.values)
 
     def rows(self, raw: Array) -> Array:
-        """(N, K, V) the rows of all copies at raw points (N, V)."""
+        """Return (N, K, V) the rows of all copies at raw points (N, V)."""
         out = np.repeat(raw[:, None, :], len(self), axis=1)
         out[:, :, self.protected] = self.values
         return out
@@ -118,7 +118,7 @@ class Copies(Copied):
         cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
         reference: int = 0,
     ) -> Copies:
-        """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        """Return copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         lower, upper = root
         which = np.isin(np.arange(domain.variables), protected)
         low, high, prime = (np.tile(end, (len(values), 1)) for end in (lower, upper, lower))

@@ -74,7 +74,7 @@ def linear_goals(
     twin: Twin, question: Integers, box: tuple[Array, Array], intervals: list[LayerBounds], rows: Array, constants: Array,
     wanted: Array,
 ) -> GoalBounds:
-    """Lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes (low, high), each (B, d).
+    """Return lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes (low, high), each (B, d).
 
     wanted: (B, S) weights of the rows in the score.
     """
@@ -117,7 +117,7 @@ def goals_by_forms(
 
 
 def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:
-    """Lower bounds (B, M) of mixtures  sum_s weights[m, s] row_s  (weights non-negative, adding up to 1; rows as bounded).
+    """Return lower bounds (B, M) of mixtures  sum_s weights[m, s] row_s  (weights non-negative, adding up to 1; rows as bounded).
 
     If a mixture is met, some row is met; and a mixture's bound can be larger than every single row's, as slopes partly cancel.
     Rounding: each of the few operations is off by a unit of the terms' sizes; 64 + 2 d units cover all of them.

@@ -42,7 +42,7 @@ _COEFFICIENTS = tuple(1.0 / np.cumprod(np.arange(1.0, 14.0))[::-1])
 
 
 def decay(t: Array) -> Array:
-    """exp(-2 min(|t|, 20)), right to 65 u."""
+    """Return exp(-2 min(|t|, 20)), right to 65 u."""
     w = -2.0 * np.minimum(np.abs(t), FAR)
     k = np.rint(w * (1 / (_LEADING + _REST)))
     r = (w - k * _LEADING) - k * _REST
@@ -56,13 +56,13 @@ def decay(t: Array) -> Array:
 
 
 def tanh(t: Array) -> Array:
-    """tanh(t), off by less than ERROR; NaN stays NaN."""
+    """Return tanh(t), off by less than ERROR; NaN stays NaN."""
     e = decay(t)
     return np.asarray(np.copysign((1 - e) / (1 + e), t))
 
 
 def shaped(t: Array, shape: CurveShape) -> tuple[Array, Array]:
-    """T(t), off by less than ERROR (1 + |t|), and T'(t), that to the right at a joint, off by less than ERROR; NaN stays NaN."""
+    """Return T(t), off by less than ERROR (1 + |t|), and T'(t) (to the right at a joint), by less than ERROR; NaN stays NaN."""
     near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # for NaN, the end of the table
     cell = np.floor(near * _STEPS)
     h = t - (cell + 0.5) / _STEPS
@@ -82,5 +82,5 @@ _STEPS, _DEGREE = 16, 12
 
 @cache
 def _table(shape: CurveShape) -> Array:
-    """Taylor's coefficients (2 far _STEPS, _DEGREE + 1) of the cells."""
+    """Return Taylor's coefficients (2 far _STEPS, _DEGREE + 1) of the cells."""
     return np.array(list(shape.cells(_STEPS, _DEGREE)))

@@ -116,7 +116,7 @@ class SmoothLayer(Layer):
         return np.asarray(self.curve == Curve.SQUARE)
 
     def groups(self) -> list[tuple[Curve, Integers]]:
-        """The `shaped` neurons by their curves: kind and positions."""
+        """Return the `shaped` neurons by their curves: kind and positions."""
         return [(Curve(kind), np.flatnonzero(self.curve == kind)) for kind in np.unique(self.curve[self.shaped])]
 
     @property
@@ -131,7 +131,7 @@ class SmoothLayer(Layer):
 
 
 def value(a: Array, kind: Kinds) -> Array:
-    """The curves at a (..., m) by neuron kinds (m,), in float64; numbers of BENT neurons are meaningless."""
+    """Return the curves at a (..., m) by neuron kinds (m,), in float64; numbers of BENT neurons are meaningless."""
     from encoders.curves.floats import tanh  # the checker computes no tanh in float64
 
     q, p, c = parts(kind)
@@ -142,6 +142,6 @@ def value(a: Array, kind: Kinds) -> Array:
 
 
 def parts(kind: Kinds) -> tuple[Array, Array, Array]:
-    """(q, p, c) of the neurons (m,):  y = c + p T(q a)."""
+    """Return (q, p, c) of the neurons (m,):  y = c + p T(q a)."""
     half = np.where(kind == Curve.SIGMOID, 0.5, 1.0)
     return half, half, np.where(kind == Curve.SIGMOID, 0.5, 0.0)

@@ -56,7 +56,7 @@ class CurveShape:
     far: int = 40
 
     def value(self, x: arb) -> arb:
-        """T(x) for every number of the ball x, where the pieces that it reaches are joined."""
+        """Return T(x) for every number of the ball x, where the pieces that it reaches are joined."""
         if not self.joints:
             return self.formula(x, float(x.mid()))
         out, ends = None, [-INFINITE, *self.joints, INFINITE]
@@ -87,7 +87,7 @@ class CurveShape:
             ctx.prec = before
 
     def series(self, x: arb, terms: int, at: float) -> list[arb]:
-        """Taylor's coefficients around all points of a ball, by the formula that holds around `at`."""
+        """Return Taylor's coefficients around all points of a ball, by the formula that holds around `at`."""
         before, ctx.cap = ctx.cap, terms
         try:
             found = self.formula(arb_series([x, 1], terms), at)

@@ -49,7 +49,7 @@ class Exact:
         return np.asarray(self.values != 0, dtype=bool)
 
     def as_rational(self) -> Objects:
-        """The numbers as an object array of flint.fmpq."""
+        """Return the numbers as an object array of flint.fmpq."""
         return _rational(self.values)
 
     def take(self, rows: Integers) -> Exact:
@@ -73,7 +73,7 @@ class Exact:
         return Exact(values=-self.values, size=self.size)
 
     def __mul__(self, other: Exact) -> Exact:
-        """Elementwise product with broadcasting."""
+        """Return the elementwise product with broadcasting."""
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             size = self.size * other.size
         if self.is_float and other.is_float:
@@ -83,7 +83,7 @@ class Exact:
         return _settled(_rational(self.values) * _rational(other.values), size)
 
     def __matmul__(self, other: Exact) -> Exact:
-        """Matrix product (m, k) @ (k, n), or (m, k) @ (k,).
+        """Return the matrix product (m, k) @ (k, n), or (m, k) @ (k,).
 
         Where every column of the right factor has one entry at most (a selection, a permutation, a scaling of
         columns), the product is one multiplication an entry; only real sums of products need rationals.
@@ -109,7 +109,7 @@ class Exact:
 
 
 def exact(values: npt.ArrayLike) -> Exact:
-    """Exact numbers from float64 (or narrower) ones, or from an object array of flint.fmpq."""
+    """Return exact numbers from float64 (or narrower) ones, or from an object array of flint.fmpq."""
     array = np.asarray(values)
     if array.dtype == object:
         return _settled(array, _size(_to_float(array)[0]))
@@ -127,7 +127,7 @@ def reciprocal(values: Array) -> Exact:
 
 
 def reciprocal_root(values: Array, *, plus: float) -> Exact:
-    """1 / sqrt(values + plus), exact where that is rational with a square, else to a relative error below 2^-120."""
+    """Return 1 / sqrt(values + plus), exact where that is rational with a square, else to a relative error below 2^-120."""
     roots = []
     for v in values.ravel().tolist():
         radicand = Fraction(v) + Fraction(plus)
@@ -161,7 +161,7 @@ def group_sums(numbers: Exact, first: Integers) -> Exact:
 
 
 def stack(parts: list[Exact]) -> Exact:
-    """Rows of all parts, one after the other."""
+    """Return rows of all parts, one after the other."""
     values = [p.values for p in parts]
     if not all(p.is_float for p in parts):
         values = [_rational(v) for v in values]
@@ -293,7 +293,7 @@ class ExactMatrix:
 
 
 def matrix(row: Integers, column: Integers, entries: Exact, *, rows: int) -> ExactMatrix:
-    """A matrix from coordinates in any order; entries at the same place are added up exactly."""
+    """Return a matrix from coordinates in any order; entries at the same place are added up exactly."""
     order = np.lexsort((column, row))
     row, column, entries = row[order], column[order], entries.take(order)
     first = np.flatnonzero(np.r_[True, (row[1:] != row[:-1]) | (column[1:] != column[:-1])][: len(row)])
@@ -303,12 +303,12 @@ def matrix(row: Integers, column: Integers, entries: Exact, *, rows: int) -> Exa
 
 
 def ordered(row: Integers, column: Integers, entries: Exact, *, rows: int) -> ExactMatrix:
-    """A matrix from coordinates that increase, first by rows."""
+    """Return a matrix from coordinates that increase, first by rows."""
     return ExactMatrix(start=_starts(np.bincount(row, minlength=rows)), column=column, entries=entries)
 
 
 def dense(values: Exact) -> ExactMatrix:
-    """The entries of a two-dimensional array that are not 0 (or that are the sum of numbers that cancelled)."""
+    """Return the entries of a two-dimensional array that are not 0 (or that are the sum of numbers that cancelled)."""
     row, column = np.nonzero(values.nonzero | (values.size > 0))
     return ordered(row, column, Exact(values=values.values[row, column], size=values.size[row, column]), rows=len(values.size))
 
@@ -319,17 +319,17 @@ def selection(columns: Integers) -> ExactMatrix:
 
 
 def as_column(values: Exact) -> ExactMatrix:
-    """A vector (m,) as a matrix of one column."""
+    """Return a vector (m,) as a matrix of one column."""
     return dense(values.reshape(-1, 1))
 
 
 def as_vector(column: ExactMatrix) -> Exact:
-    """A matrix of one column as a vector (m,)."""
+    """Return a matrix of one column as a vector (m,)."""
     return column._dense(1).reshape(-1)
 
 
 def stacked(parts: Sequence[tuple[int, ExactMatrix]], rows: int) -> ExactMatrix:
-    """A matrix whose rows from the given numbers on, in increasing order, are those of the parts; the others are empty."""
+    """Return a matrix whose rows from the given numbers on, in increasing order, are those of the parts; the others are empty."""
     length = np.zeros(rows, dtype=np.int64)
     for first, part in parts:
         length[first : first + part.rows] = np.diff(part.start)
@@ -342,6 +342,6 @@ def _starts(length: Integers) -> Integers:
 
 
 def _runs(start: Integers, length: Integers) -> Integers:
-    """start[0], start[0] + 1, ... (length[0] of them), start[1], ..."""
+    """Return start[0], start[0] + 1, ... (length[0] of them), start[1], ..."""
     before = np.cumsum(length) - length
     return np.repeat(start - before, length) + np.arange(int(length.sum()))

@@ -42,13 +42,13 @@ class Balls:
 
     @classmethod
     def of(cls, x: Array) -> Balls:
-        """Balls of radius 0 around finite float64 numbers (B, n)."""
+        """Return balls of radius 0 around finite float64 numbers (B, n)."""
         if not np.isfinite(x).all():
             raise ValueError("infinities and NaN have no exact value")
         return cls(matrix=_matrix(x))
 
     def rows(self) -> list[list[arb]]:
-        """The balls, row by row."""
+        """Return the balls, row by row."""
         n = self.matrix.ncols()
         entries = self.matrix.entries()
         return [entries[k * n : (k + 1) * n] for k in range(self.matrix.nrows())]
@@ -75,7 +75,7 @@ _LAYERS: WeakKeyDictionary[Layer, tuple[arb_mat, list[arb]]] = WeakKeyDictionary
 
 
 def _layer(layer: Layer) -> tuple[arb_mat, list[arb]]:
-    """Weight and bias of a layer as balls of radius 0 (float64 numbers are, at any precision), converted once."""
+    """Return the weight and bias of a layer as balls of radius 0 (float64 numbers are, at any precision), converted once."""
     if layer not in _LAYERS:
         _LAYERS[layer] = _matrix(layer.weight.T), [arb(v) for v in layer.bias.tolist()]
     return _LAYERS[layer]

@@ -43,7 +43,7 @@ class Dyadic:
         return np.where(top < 0, -1, np.where((top > 0) | (rest > 0).any(axis=0), 1, 0)).astype(np.int64)
 
     def to_float(self) -> Array:
-        """The nearest float64 up to a few rounding errors: for display, never for a decision."""
+        """Return the nearest float64 up to a few rounding errors: for display, never for a decision."""
 
         def summed(one: Dyadic) -> Array:
             powers = np.arange(len(one.limbs)) * BITS + one.exponent
@@ -53,14 +53,14 @@ class Dyadic:
             return np.where(self.limbs[-1] < 0, -summed(-self), summed(self))
 
     def to_fractions(self) -> npt.NDArray[np.object_]:
-        """Python fractions of the same values."""
+        """Return Python fractions of the same values."""
         flat = self.limbs.reshape(len(self.limbs), -1)
         scale = Fraction(2) ** self.exponent
         values = [scale * sum(int(limb) << (BITS * k) for k, limb in enumerate(column)) for column in flat.T]
         return np.array(values, dtype=object).reshape(self.limbs.shape[1:])
 
     def __getitem__(self, index: object) -> Dyadic:
-        """Numbers at an index of the batch (not of the limbs)."""
+        """Return the numbers at an index of the batch (not of the limbs)."""
         return Dyadic(limbs=self.limbs[(slice(None), *(index if isinstance(index, tuple) else (index,)))], exponent=self.exponent)
 
     def __add__(self, other: Dyadic) -> Dyadic:
@@ -73,7 +73,7 @@ class Dyadic:
         return self + (-other)
 
     def __mul__(self, other: Dyadic) -> Dyadic:
-        """Elementwise product, with broadcasting."""
+        """Return the elementwise product, with broadcasting."""
         shape = np.broadcast_shapes(self.limbs.shape[1:], other.limbs.shape[1:])
         total = np.zeros((len(self.limbs) + len(other.limbs) - 1, *shape))
         for i, limb in enumerate(self.limbs):
@@ -83,7 +83,7 @@ class Dyadic:
 
 
 def exact(values: Array) -> Dyadic:
-    """The exact `Dyadic` of a finite float64 array: no rounding, whatever the spread of magnitudes."""
+    """Return the exact `Dyadic` of a finite float64 array: no rounding, whatever the spread of magnitudes."""
     values = np.asarray(values, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("infinities and NaN have no exact value")
@@ -101,12 +101,12 @@ def exact(values: Array) -> Dyadic:
 
 
 def total(number: Dyadic, axis: int) -> Dyadic:
-    """Sums along an axis of the batch (not of the limbs), of up to 2^31 numbers."""
+    """Return the sums along an axis of the batch (not of the limbs), of up to 2^31 numbers."""
     return _carried(number.limbs.sum(axis=axis + 1), number.exponent)
 
 
 def _sum(a: Dyadic, b: Dyadic) -> tuple[Array, int]:
-    """Limbs of a + b over the smaller exponent, not yet carried; broadcasts over the numbers."""
+    """Return limbs of a + b over the smaller exponent, not yet carried; broadcasts over the numbers."""
     low = min(a.exponent, b.exponent)
     parts = _shifted(a, low), _shifted(b, low)
     total = np.zeros((max(map(len, parts)), *np.broadcast_shapes(a.limbs.shape[1:], b.limbs.shape[1:])))
@@ -139,7 +139,7 @@ def _carried(limbs: Array, exponent: int) -> Dyadic:
 
 
 def _shifted(number: Dyadic, exponent: int) -> Array:
-    """Limbs of the same numbers over a smaller or equal exponent."""
+    """Return limbs of the same numbers over a smaller or equal exponent."""
     places, bits = divmod(number.exponent - exponent, BITS)
     limbs = number.limbs * float(1 << bits) if bits else number.limbs
     if not places:
@@ -151,7 +151,7 @@ _LAYERS: WeakKeyDictionary[Layer, tuple[Dyadic, Dyadic, Dyadic]] = WeakKeyDictio
 
 
 def _exact_layer(layer: Layer) -> tuple[Dyadic, Dyadic, Dyadic]:
-    """Weight, bias and slope of a layer, converted once: the conversion costs more than one product."""
+    """Return weight, bias and slope of a layer, converted once: the conversion costs more than one product."""
     if layer not in _LAYERS:
         _LAYERS[layer] = exact(layer.weight), exact(layer.bias), exact(layer.slope)
     return _LAYERS[layer]
@@ -180,7 +180,7 @@ def weighted(x: Dyadic, layer: Layer, bias: Dyadic) -> Dyadic:
 
 
 def _parts(x: Array, weight: Array) -> Iterator[Array]:
-    """Limbs of x W^T (K + L - 1, B, m), in parts none of which sums more than TERMS products of limbs into one number.
+    """Yield limbs of x W^T (K + L - 1, B, m), in parts none of which sums more than TERMS products of limbs into one number.
 
     Tiny weights stretch the limbs, but they sit on few columns, often on dead neurons: only columns that are not 0 are multiplied.
     """

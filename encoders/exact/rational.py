@@ -28,7 +28,7 @@ class Rational:
 
     @classmethod
     def of(cls, values: npt.NDArray[np.object_]) -> Rational:
-        """The exact `Rational` of an object array of fractions.Fraction."""
+        """Return the exact `Rational` of an object array of fractions.Fraction."""
         flat = values.ravel().tolist()
         denominator = lcm(*(value.denominator for value in flat))
         twos = (denominator & -denominator).bit_length() - 1
@@ -37,13 +37,13 @@ class Rational:
         return cls(numerator=numerator, denominator=_whole([denominator >> twos]))
 
     def to_fractions(self) -> npt.NDArray[np.object_]:
-        """Python fractions of the same values."""
+        """Return Python fractions of the same values."""
         denominator: Fraction = self.denominator.to_fractions()[0]
         return np.asarray(self.numerator.to_fractions() / denominator, dtype=object)
 
 
 def _whole(values: Sequence[int]) -> Dyadic:
-    """Python's integers as a `Dyadic` of shape (len(values),)."""
+    """Return Python's integers as a `Dyadic` of shape (len(values),)."""
     count = max((value.bit_length() for value in values), default=0) // BITS + 1
     limbs = np.empty((count, len(values)))
     for k, value in enumerate(values):

@@ -282,7 +282,7 @@ def _with_functions(stored: StoredModel, by_output: dict[str, onnx.NodeProto], n
 
 
 def _antisymmetric(classifier: onnx.NodeProto) -> bool:
-    """True for two classes whose scores are -z and z, which is how skl2onnx writes a binary logistic regression."""
+    """Return True for two classes whose scores are -z and z, which is how skl2onnx writes a binary logistic regression."""
     values = attributes(classifier)
     coefficients = np.array(values.get("coefficients"), dtype=np.float64)
     intercepts = np.array(values.get("intercepts", (0.0, 0.0)), dtype=np.float64)

@@ -38,7 +38,7 @@ class Session:
     batch: int | None
 
     def run(self, x: npt.NDArray[Any], outputs: Sequence[str]) -> list[Array]:
-        """Values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
+        """Return values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
         if x.ndim != 2 or x.shape[1] != self.columns:
             raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {self.columns})")
         given = {feed.name: feed_values(feed, self.path, x) for feed in self.feeds}

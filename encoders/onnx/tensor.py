@@ -76,7 +76,7 @@ class Tensor:
         return sum(len(term.columns) for term in self.terms.values())
 
     def take(self, index: Integers) -> Tensor:
-        """Entries picked by an index array (1, *new shape). Raises MemoryError for more of them than a network can have."""
+        """Return entries picked by an index array (1, *new shape). Raises MemoryError for more of them than a network can have."""
         if index.size > MOST:
             raise MemoryError(f"a tensor of {index.size} entries, and at most {MOST} are supported")
         rows = index.ravel()
@@ -84,7 +84,7 @@ class Tensor:
         return replace(picked, raw=None if self.raw is None else self.raw[rows], whole=self.whole)
 
     def flat(self) -> Tensor:
-        """The same entries on one axis."""
+        """Return the same entries on one axis."""
         return self.take(self.index.reshape(1, -1))
 
     def scale(self, factor: Exact, operations: int = 1) -> Tensor:
@@ -102,7 +102,7 @@ class Tensor:
         return self.replaced(terms, const, shape=(matrix.rows,) if shape is None else shape, operations=matrix.widest + 1)
 
     def plus(self, other: Tensor) -> Tensor:
-        """Sum of two tensors of the same shape."""
+        """Return the sum of two tensors of the same shape."""
         terms = {s: self.terms[s] + other.terms[s] if s in self.terms and s in other.terms
                  else self.terms.get(s) or other.terms[s] for s in [*self.terms, *(set(other.terms) - set(self.terms))]}
         both = replace(self, inexact=tuple(dict.fromkeys(self.inexact + other.inexact)), raw=None, whole=False,
@@ -126,7 +126,7 @@ class Tensor:
 
 
 def concatenated(parts: Sequence[Tensor]) -> Tensor:
-    """All entries of all parts as one tensor of shape (m_1 + m_2 + ...,)."""
+    """Return all entries of all parts as one tensor of shape (m_1 + m_2 + ...,)."""
     sizes = [part.size for part in parts]
     found: dict[int, list[tuple[int, ExactMatrix]]] = {}
     for first, part in zip(accumulate(sizes, initial=0), parts, strict=False):
@@ -142,7 +142,7 @@ def concatenated(parts: Sequence[Tensor]) -> Tensor:
 
 
 def source_tensor(number: int, shape: tuple[int, ...]) -> Tensor:
-    """The values of a source themselves."""
+    """Return the values of a source themselves."""
     m = math.prod(shape)
     return Tensor(shape=shape, terms={number: selection(np.arange(m))}, const=exact(np.zeros(m)))
 
@@ -237,7 +237,7 @@ class OnnxNode:
         return None if value is None else [float(v) for v in value]  # type: ignore[attr-defined]
 
     def axis(self, value: int, rank: int) -> int:
-        """An axis as a number from 0 (the batch) to rank - 1."""
+        """Return an axis as a number from 0 (the batch) to rank - 1."""
         if not -rank <= value < rank:
             raise self.error(f"axis {value} does not exist in a tensor of {rank} axes")
         return value % rank
@@ -322,7 +322,7 @@ class ModelInputs:
                       whole=feed.kind in (*WHOLE, TEXT))
 
     def feed(self, column: int) -> Feed:
-        """The input that holds a raw column."""
+        """Return the input that holds a raw column."""
         return next(f for f in self.feeds if f.start[0] <= column <= f.start[-1])
 
     def numbers(self, x: Tensor) -> Tensor:
@@ -351,7 +351,7 @@ class ModelInputs:
         return replace(both.take(place.reshape(1, *x.shape)), whole=x.whole)
 
     def block(self, column: int, categories: tuple[Category, ...]) -> int:
-        """First neuron of the one-hot block of a raw column."""
+        """Return the first neuron of the one-hot block of a raw column."""
         if self.number[column] >= 0:
             raise self._two_ways(column)
         if column not in self.blocks:
@@ -368,7 +368,7 @@ class ModelInputs:
                           node=self.feed(column).name, op="input")
 
     def layout(self) -> tuple[tuple[Feed, ...], Integers]:
-        """The feeds with their network columns, in the graph's order, and for each neuron of source 0 its network column.
+        """Return the feeds with their network columns, in the graph's order, and for each neuron of source 0 its network column.
 
         Numbers that the model does not use have a column as well; words that it does not use have none.
         """

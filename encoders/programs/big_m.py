@@ -25,7 +25,7 @@ from encoders.programs.twin_box import TwinBox, exit_rows
 
 
 def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:
-    """The MILP of one box: ask it with `Encoding.minimise` or, as a feasibility question, `Encoding.at_most`."""
+    """Return the MILP of one box: ask it with `Encoding.minimise` or, as a feasibility question, `Encoding.at_most`."""
     layout = Layout.parts(box, integer=True, paired=difference)
     first = len(layout.lower)
     width = first

@@ -90,7 +90,7 @@ class KCenter:
 
 
 def centers(cost: Array, chosen: Integers, coverage: int) -> CoveringCenters | None:
-    """The cheapest way to cover `coverage` factuals of cost (F, C) with the chosen columns; None where they cannot."""
+    """Return the cheapest way to cover `coverage` factuals of cost (F, C) with the chosen columns; None where they cannot."""
     if not len(chosen):
         return None
     nearest = chosen[np.argmin(cost[:, chosen], axis=1)]
@@ -102,7 +102,7 @@ def centers(cost: Array, chosen: Integers, coverage: int) -> CoveringCenters | N
 
 
 def k_center(cost: Array, *, k: int, coverage: int, ranked: bool = False) -> KCenter:
-    """The program for cost (F, C) float64, np.inf where the column is no feasible counterfactual of the row.
+    """Return the program for cost (F, C) float64, np.inf where the column is no feasible counterfactual of the row.
 
     coverage: how many factuals are to be covered, 1 to F. A factual that no column covers makes full coverage infeasible.
     Raises ValueError for a cost that is NaN or negative, and for k or coverage out of range.
@@ -135,7 +135,7 @@ def k_center(cost: Array, *, k: int, coverage: int, ranked: bool = False) -> KCe
 def _rows(
     row: Integers, u: Integers, paid: Array, first: int, factuals: int, k: int, coverage: int
 ) -> tuple[sp.csr_array, Array, Array]:
-    """Constraints (1) to (5) with their sides. Pair p is of factual row[p] and column u[p], costs paid[p], r is first + p."""
+    """Return constraints (1) to (5), with sides. Pair p is of factual row[p] and column u[p], costs paid[p], r is first + p."""
     pairs = np.arange(len(row))
     r = first + pairs
     width = first + len(row)

@@ -68,12 +68,12 @@ class MaxCoverage:
         return Cover(chosen=chosen, covered=covered, weight=int(self.weights[covered].sum()))
 
     def bound(self, duals: Array) -> int:
-        """An upper bound on the weight from row duals (m,) of the LP relaxation: a proof, see `coverage_bound`."""
+        """Return an upper bound on the weight from row duals (m,) of the LP relaxation: a proof, see `coverage_bound`."""
         return coverage_bound(self.covers, self.weights, -duals[: len(self.weights)], self.k)
 
 
 def max_coverage(covers: sp.sparray, weights: Integers, *, k: int) -> MaxCoverage:
-    """The program for covers (F, C) bool (CSR or CSC), whole weights (F,) >= 0 and at most k columns.
+    """Return the program for covers (F, C) bool (CSR or CSC), whole weights (F,) >= 0 and at most k columns.
 
     Raises ValueError for parts that do not fit, a negative weight, or k < 1.
     """
@@ -95,7 +95,7 @@ def max_coverage(covers: sp.sparray, weights: Integers, *, k: int) -> MaxCoverag
 
 
 def coverage_bound(covers: sp.sparray, weights: Integers, multipliers: Array, k: int) -> int:
-    """An upper bound on the weight that any k columns of covers (F, C) can cover, for any multipliers (F,).
+    """Return an upper bound on the weight that any k columns of covers (F, C) can cover, for any multipliers (F,).
 
     Multipliers are clipped to [0, w]; the LP's duals of (1) give the LP's optimum rounded down.
     Sound? yes, exactly, for any multipliers.   Complete? no: as sharp as they are, at best the LP.
@@ -135,7 +135,7 @@ class ColumnBounds:
 
 
 def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers, k: int) -> ColumnBounds:
-    """Bounds for multipliers (R,) in whole units of 2^-UNIT, between 0 and w; covers (R, C) CSC bool, each entry once, k >= 1.
+    """Return bounds for multipliers (R,) in units of 2^-UNIT, between 0 and w; covers (R, C) CSC bool, each entry once, k >= 1.
 
     With column j forced in, its own sum replaces the k-th largest one: the bound falls by the difference of the two.
     Sound? yes, exactly, for any multipliers.   Complete? no, see `coverage_bound`.
@@ -155,7 +155,7 @@ def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers
 
 
 def packing_bound(covers: sp.sparray, multipliers: Array) -> int:
-    """A lower bound on the number of columns of covers (F, C) that together cover all rows, for any multipliers (F,).
+    """Return a lower bound on the number of columns of covers (F, C) that together cover all rows, for any multipliers (F,).
 
     Negative multipliers count as 0. If some row is in no column no number suffices, and the answer is C + 1.
     Sound? yes, exactly, for any multipliers.   Complete? no: as sharp as they are, at best the LP.
@@ -175,7 +175,7 @@ def packing_bound(covers: sp.sparray, multipliers: Array) -> int:
 
 
 def _boolean(covers: sp.sparray) -> sp.csr_array:
-    """covers as CSR with every entry once and none that is False."""
+    """Return covers as CSR with every entry once and none that is False."""
     covers = sp.csr_array(covers, dtype=bool, copy=True)
     covers.sum_duplicates()
     covers.eliminate_zeros()

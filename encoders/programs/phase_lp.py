@@ -92,7 +92,7 @@ class PhaseLP:
 
     @classmethod
     def of(cls, network: Network, domain: Domain, root: PhaseRegion, margin: Array, rows: Array, constants: Array) -> PhaseLP:
-        """The program over the regions within a root: rows (R, 2) over (g, g'), g = margin . logits, and constants (R,)."""
+        """Return the program over the regions within a root: rows (R, 2) over (g, g'), g = margin . logits, and constants (R,)."""
         low, high = root.low, root.high
         moving = np.flatnonzero(low < high)
         one_hot = np.zeros(len(low), dtype=bool)
@@ -138,7 +138,7 @@ class PhaseLP:
         )
 
     def program(self, region: PhaseRegion) -> Program:
-        """The program of one region within the root."""
+        """Return the program of one region within the root."""
         lower, upper = np.full(self.width, -np.inf), np.full(self.width, np.inf)
         d = len(self.moving)
         lower[:d] = (region.low[self.moving] - self.centre) / self.radius
@@ -163,7 +163,7 @@ class PhaseLP:
         )
 
     def slopes(self, duals: Array) -> tuple[Array, Array]:
-        """Weights (R,) of the goal's rows and slopes (2 H,) of the neurons, NaN where none is kept, from row duals (or a ray)."""
+        """Return weights (R,) of the goal's rows and slopes (2 H,) of neurons, NaN where none is kept, from row duals (or a ray)."""
         hidden = self.network.hidden
         first = np.cumsum(hidden) - hidden
         slopes = np.full(2 * sum(hidden), np.nan)
@@ -173,7 +173,7 @@ class PhaseLP:
         return np.maximum(duals[self.rows_at], 0.0), slopes
 
     def inputs(self, values: Array) -> Array:
-        """The moving network columns (d,) of a solution."""
+        """Return the moving network columns (d,) of a solution."""
         return np.asarray(self.centre + self.radius * values[: len(self.moving)])
 
     def gaps(self, values: Array) -> Array:

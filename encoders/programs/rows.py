@@ -35,7 +35,7 @@ class RowBlock:
 
     @classmethod
     def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> RowBlock:
-        """Rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
+        """Return rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
         shape = len(columns[0]), len(columns)
         at, entries, limits = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((2, shape[0]))
         for j, (column, value) in enumerate(zip(columns, values, strict=True)):
@@ -45,7 +45,7 @@ class RowBlock:
 
     @classmethod
     def single(cls, columns: npt.ArrayLike, values: npt.ArrayLike, lower: float, upper: float) -> RowBlock:
-        """One row with the given entries (k,)."""
+        """Return one row with the given entries (k,)."""
         at, entries = np.asarray(columns, dtype=np.int64)[None, :], np.asarray(values, dtype=np.float64)[None, :]
         return cls(columns=at, values=entries, lower=np.array([lower]), upper=np.array([upper]))
 
@@ -85,7 +85,7 @@ class ProgramBuilder:
         return self.add(RowBlock(columns=at, values=values, lower=constant, upper=constant))
 
     def program(self) -> Program:
-        """The program of all columns and rows, without an objective."""
+        """Return the program of all columns and rows, without an objective."""
         rows, row_lower, row_upper = matrix(self.rows, self.width)
         return Program(
             lower=np.concatenate(self.lower), upper=np.concatenate(self.upper), integer=np.concatenate(self.integer),
@@ -112,7 +112,7 @@ LEAST_GAIN = 1e-9
 
 
 def refined(goal: Goal, margins: Array) -> Goal | None:
-    """The goal with the line that touches its curve at margins (2,) = g(x), g(x') as a further row.
+    """Return the goal with the line that touches its curve at margins (2,) = g(x), g(x') as a further row.
 
     For points that no row meets although their gap is small enough. None for a goal without a gap, and where the line does not
     meet the point by LEAST_GAIN: then the point lies on the curve up to rounding, and further lines do not help.
@@ -157,7 +157,7 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
 
 
 def line_at(epsilon: float, b: float) -> tuple[float, float]:
-    """(m, c) of the line that touches phi of `encoders.probability` at b: a <= m b + c is sufficient for a gap of at most epsilon.
+    """Return (m, c) of the line that touches phi (`encoders.probability`) at b: a <= m b + c suffices for a gap of at most epsilon.
 
     Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), and c is that of this very m.
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.

@@ -95,7 +95,7 @@ class FullTwin:
         return cls(inputs=inputs, builder=builder, neurons=tuple(neurons), margins=np.concatenate(margins), counts=counts)
 
     def encoding(self, rows: list[RowBlock], **more: Any) -> Encoding:
-        """The program with these rows as well.   more: further parts of the `Program`, its ReLUs for example."""
+        """Return the program with these rows as well.   more: further parts of the `Program`, its ReLUs for example."""
         for row in rows:
             self.builder.add(row)
         program = self.builder.program()
@@ -105,7 +105,7 @@ class FullTwin:
 
 
 def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) -> tuple[Integers, Integers]:
-    """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once, shifted ones tied."""
+    """Return program columns (n_0,) of network inputs of x and x': moving ones first, shared ones once, shifted ones tied."""
     problem = box.twin.problem
     batch = problem.batch.take([box.question])
     low = problem.domain.encode(box.lower[None, :])[0]
@@ -128,7 +128,7 @@ def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) 
 
 
 def _pinned(box: TwinBox, batch: TwinBatch) -> Booleans:
-    """(V,) variables with one value in x, and a shifted one in x'."""
+    """Return (V,) True for variables with one value in x, and a shifted one in x'."""
     offset = np.zeros(len(box.lower)) if batch.offset is None else batch.offset[0]
     return np.asarray((box.lower == box.upper) & (offset != 0) & ~batch.protected)
 
@@ -150,8 +150,8 @@ def _shift(inputs: InputColumns, moving: Integers, offset: Array, x_prime: Integ
 
 
 def _lattice(inputs: InputColumns, builder: ProgramBuilder) -> Integers:
-    """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale); gives
-    (c,) the column of k of each input, -1 for those that are no whole numbers.
+    """Add integer columns k for whole inputs, tied to their network columns c = float32((k - offset)/scale). Return (c,) the column
+    of k of each input, -1 for those that are no whole numbers.
 
     Rounding is not linear, so c may range over an interval around the affine image that holds the rounded value:
 
@@ -178,7 +178,7 @@ def _lattice(inputs: InputColumns, builder: ProgramBuilder) -> Integers:
 
 
 def _affine(builder: ProgramBuilder, weight: Array, bias: Array, y: Integers) -> Integers:
-    """New columns a with  a - weight y = bias."""
+    """Return new columns a with  a - weight y = bias."""
     a = builder.free(len(bias))
     builder.equations(a, y, weight, bias)
     return a
@@ -193,7 +193,7 @@ def _relu_layer(builder: ProgramBuilder, layer: Layer, bounds: tuple[Array, Arra
 
 
 def _outputs(builder: ProgramBuilder, layer: Layer, neurons: FullNeurons) -> Integers:
-    """Columns of y: r itself, or r - s n with n = r - a in a layer with slopes. (No 1 - s, which would be rounded.)"""
+    """Return columns of y: r itself, or r - s n with n = r - a in a layer with slopes. (No 1 - s, which would be rounded.)"""
     if not layer.slope.any():
         return neurons.output
     n, y = builder.free(len(layer.slope)), builder.free(len(layer.slope))

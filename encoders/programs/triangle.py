@@ -31,7 +31,7 @@ from encoders.programs.twin_box import TwinBox
 
 
 def triangle(box: TwinBox, *, difference: bool = False) -> Encoding:
-    """The LP of one box, stable neurons substituted. Add an objective with `Encoding.minimise`."""
+    """Return the LP of one box, stable neurons substituted. Add an objective with `Encoding.minimise`."""
     if not difference:
         return Encoding.of(Layout.hull(box), [])
     layout = Layout.parts(box, integer=False, paired=True)
@@ -39,7 +39,7 @@ def triangle(box: TwinBox, *, difference: bool = False) -> Encoding:
 
 
 def naive_triangle(box: TwinBox) -> Encoding:
-    """The same relaxation with a column for every input and neuron of both copies: the baseline of the benchmarks."""
+    """Return the same relaxation with a column for every input and neuron of both copies: the baseline of the benchmarks."""
     full = FullTwin.of(box, exact=False)
     rows = []
     for layer in full.neurons:

@@ -121,7 +121,7 @@ class Layout:
 
 
 def edge_slope(lower: Array, upper: Array) -> Array:
-    """t = u/(u - l), the slope of the triangle's upper edge, of unstable neurons (l < 0 < u)."""
+    """Return t = u/(u - l), the slope of the triangle's upper edge, of unstable neurons (l < 0 < u)."""
     return np.asarray(upper / (upper - lower))
 
 
@@ -218,7 +218,7 @@ class Encoding:
 
     @classmethod
     def of(cls, layout: Layout, rows: list[RowBlock], *, binaries: int = 0) -> Encoding:
-        """The layout's own rows and further ones, with `binaries` further 0/1 columns at the end.
+        """Return the layout's own rows and further ones, with `binaries` further 0/1 columns at the end.
 
         A box without anything left to decide (one point, say) gets one column that is 0: backends want at least one.
         """

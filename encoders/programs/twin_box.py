@@ -76,7 +76,7 @@ class TwinBox:
         )
 
     def copy(self, layer: int, prime: bool) -> tuple[Array, Array]:
-        """Bounds (n_k,), (n_k,) on the pre-activations of one layer of x, or of x' when `prime`."""
+        """Return bounds (n_k,), (n_k,) on the pre-activations of one layer of x, or of x' when `prime`."""
         bounds = self.layers[layer]
         if prime:
             return bounds.lower_prime[0], bounds.upper_prime[0]
@@ -105,7 +105,7 @@ class InputColumns:
 
     @classmethod
     def of(cls, box: TwinBox, *, integer: bool) -> InputColumns:
-        """integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
+        """Return them. integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
         numbers are scaled to [-1, 1] and categories lie in [0, 1]."""
         local = box.twin.local
         column = np.flatnonzero(box.low < box.high)
@@ -125,7 +125,7 @@ class InputColumns:
 
     @classmethod
     def plain(cls, box: TwinBox, *, integer: bool) -> InputColumns:
-        """The moving network columns themselves, in their own units; categories are binary when `integer`."""
+        """Return the moving network columns themselves, in their own units; categories are binary when `integer`."""
         inputs = cls.of(box, integer=False)
         return replace(
             inputs, lower=box.low[inputs.column], upper=box.high[inputs.column], integer=inputs.one_hot & integer,
@@ -133,7 +133,7 @@ class InputColumns:
         )
 
     def sums(self) -> list[RowBlock]:
-        """One row for each moving one-hot variable: its categories sum to 1."""
+        """Return one row for each moving one-hot variable: its categories sum to 1."""
         rows = []
         for v in np.unique(self.variable[self.one_hot]):
             block = np.flatnonzero((self.variable == v) & self.one_hot)
@@ -158,7 +158,7 @@ class InputColumns:
 
 
 def exit_rows(inputs: InputColumns, first: int) -> tuple[list[RowBlock], int]:
-    """Rows for the MILP, and how many binaries they take: columns from `first` on."""
+    """Return rows for the MILP, and how many binaries they take: columns from `first` on."""
     binary: dict[Exit, int] = {}
     rows: list[RowBlock] = []
     for ways in _ways(inputs):
@@ -225,7 +225,7 @@ def _linked(inputs: InputColumns, j: int, way: Exit, d: int) -> RowBlock:
 
 
 def _value(inputs: InputColumns, j: int, way: Exit) -> float:
-    """The exit's end on the scale of input column j."""
+    """Return the exit's end on the scale of input column j."""
     box, domain = inputs.box, inputs.box.twin.problem.domain
     if inputs.integer[j]:
         return float(way.end - box.lower[way.variable])

@@ -31,12 +31,12 @@ if COMPILED:
             return numba.njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
 
     def held(values: Any) -> Any:
-        """Numbers (N,) as the loops take them: int64 or float64."""
+        """Return numbers (N,) as the loops take them: int64 or float64."""
         array = np.ascontiguousarray(values).reshape(-1)
         return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
 
     def whole(count: int) -> Any:
-        """Room for whole numbers."""
+        """Return room for whole numbers."""
         return np.zeros(count, dtype=np.int64)
 
     def narrow(count: int) -> Any:
@@ -44,7 +44,7 @@ if COMPILED:
         return np.zeros(count, dtype=np.int32)
 
     def real(count: int) -> Any:
-        """Room for float64 numbers."""
+        """Return room for float64 numbers."""
         return np.zeros(count, dtype=np.float64)
 
     # Without a signature numba compiles them once more for every literal count.
@@ -54,7 +54,7 @@ if COMPILED:
 
     @compiled
     def room(values: Any, count: int) -> Any:
-        """These numbers, with room for `count` at least behind them."""
+        """Return these numbers, with room for `count` at least behind them."""
         if count <= len(values):
             return values
         found = np.zeros(max(count, 2 * len(values)), dtype=values.dtype)
@@ -69,19 +69,19 @@ else:
         return function
 
     def held(values: Any) -> Any:
-        """Numbers (N,) as the loops take them: a list."""
+        """Return numbers (N,) as the loops take them: a list."""
         return np.asarray(values).reshape(-1).tolist()
 
     def whole(count: int) -> Any:
-        """Room for whole numbers."""
+        """Return room for whole numbers."""
         return [0] * count
 
     narrow = whole
 
     def real(count: int) -> Any:
-        """Room for float64 numbers."""
+        """Return room for float64 numbers."""
         return [0.0] * count
 
     def room(values: Any, count: int) -> Any:
-        """These numbers, with room for `count` at least behind them."""
+        """Return these numbers, with room for `count` at least behind them."""
         return values if count <= len(values) else values + [0 * values[0]] * (max(count, 2 * len(values)) - len(values))

@@ -76,7 +76,7 @@ def meets(formula: Formula, values: dict[Variable, Fraction]) -> bool:
 
 
 def _normal(formula: Formula, query: VnnlibQuery) -> list[list[Atom]]:
-    """Conjunctions of atoms, one of which must hold."""
+    """Return conjunctions of atoms, one of which must hold."""
     if formula.atom is not None:
         return [[formula.atom]]
     parts = [_normal(part, query) for part in formula.parts]
@@ -164,7 +164,7 @@ class _Groups:
         self.members: dict[Place, list[Place]] = {place: [place] for place in places}
 
     def find(self, place: Place) -> tuple[Place, Fraction]:
-        """Root and offset: place = root + offset."""
+        """Return the root and offset: place = root + offset."""
         return self.parent[place]
 
     def joined(self, atom: Atom) -> bool:

@@ -164,7 +164,7 @@ def _content(path: Path) -> str:
 
 
 def trees(path: Path) -> list[SExpression]:
-    """The parenthesised lists of a file, built without recursion."""
+    """Return the parenthesised lists of a file, built without recursion."""
     done: list[SExpression] = []
     items: list[Word | SExpression] = []
     stack: list[tuple[list[Word | SExpression], int]] = []  # the lists around this one, and the line on which the next one begins
@@ -381,7 +381,7 @@ class _Reader:
         return atom("eq" if tree.head in ("==", "=") else "le" if tree.head in ("<=", ">=") else "lt", difference)
 
     def _operands(self, items: tuple[Word | SExpression, ...], tree: SExpression) -> list[Linear]:
-        """Terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
+        """Return terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
         found: list[Linear] = []
         texts = [item.text if isinstance(item, Word) else "(...)" for item in items]
         position = 0

@@ -66,7 +66,7 @@ def _selection(own: Integers, shift: Integers, width: int) -> Array:
 
 
 def _maximum(count: int) -> list[Layer]:
-    """Layers for max(t_1 ... t_count), pair by pair; none for a single t."""
+    """Return layers for max(t_1 ... t_count), pair by pair; none for a single t."""
     layers: list[Layer] = []
     above = np.eye(count)  # what the last layer's values become: (values now, values of the last layer)
     while count > 1:

@@ -46,7 +46,7 @@ class TwinQuery:
 
 
 def decimal(value: float) -> str:
-    """The exact decimal of a finite float, without an exponent and with a point: 2.0 types a number without one as an integer."""
+    """Return the exact decimal of a finite float, with a point and no exponent: 2.0 types a number without one as an integer."""
     if not np.isfinite(value):
         raise ValueError(f"{value} has no decimal")
     text = f"{Decimal(float(value) + 0.0):f}"  # no -0.0
@@ -54,7 +54,7 @@ def decimal(value: float) -> str:
 
 
 def version_1(query: TwinQuery, outputs: Sequence[tuple[int, bool, float]], count: int, comments: Sequence[str]) -> str:
-    """The property of a product network whose `count` outputs are rows over both margins.
+    """Return the property of a product network whose `count` outputs are rows over both margins.
 
     outputs: (position, whether it must be high, bound) of the constrained ones: Y >= bound, or Y <= bound.
     """

@@ -28,7 +28,7 @@ _LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART})
 
 
 def read(path: str | Path, what: str = "a schema") -> str:
-    """The text of a TOML file. what: the kind of file, for errors.   Raises SchemaError for a file that is missing or no text."""
+    """Return the text of a TOML file. what: the kind of file, for errors.   Raises SchemaError if it is missing or no text."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -124,7 +124,7 @@ def _cosine(first: Attributions, i: int, second: Attributions, j: int) -> float:
     dot = float(c @ c2)
 
     def smallest(kappa: Array) -> Array:
-        """F (K,) for kappa (K,)."""
+        """Return F (K,) for kappa (K,)."""
         linear = np.abs(across - kappa[:, None] * within).sum(axis=1) + np.abs(across2 - kappa[:, None] * within2).sum(axis=1)
         acute = radius * radius2 + kappa * (ratio * radius**2 + radius2**2 / ratio) / 2
         quadratic = np.where(kappa >= 0, acute, (1 - kappa) * radius * radius2)

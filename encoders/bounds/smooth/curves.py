@@ -194,7 +194,7 @@ class PairLines:
         )
 
     def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """A line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
+        """Return a line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
         layer, (index, q, half, c) = self.layer, smooth(self.layer)
         slope, constant, gap = np.zeros(p.shape), np.zeros(p.shape), np.zeros(p.shape)
         if not layer.smooth.all():
@@ -242,7 +242,7 @@ def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array
 
 
 def _lines(low: Array, high: Array) -> Lines:
-    """Lines around T on [low, high]."""
+    """Return lines around T on [low, high]."""
     up_slope, up_constant = line_above(low, high)
     low_slope, mirrored = line_above(-high, -low)
     return Lines(low_slope=low_slope, low_constant=-mirrored, up_slope=up_slope, up_constant=up_constant)

@@ -52,7 +52,7 @@ LEFT, CORE, RIGHT = 0, 1, 2
 
 
 def shaped(t: Array, kind: Curve) -> tuple[Array, Array]:
-    """T and T'."""
+    """Return T and T'."""
     return kind.at(t)
 
 
@@ -104,7 +104,7 @@ def difference(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
 
 
 def lines(kind: Curve, low: Array, high: Array) -> Lines:
-    """Lines around T on [low, high]."""
+    """Return lines around T on [low, high]."""
     if kind is Curve.SQUARE:
         return squares.lines(low, high)
     up_slope, up_constant = _above(kind, low, high)
@@ -247,7 +247,7 @@ class ShapePairs:
         )
 
     def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """A line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
+        """Return a line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
         points, size, shift = [t[at] for t in self.points], self.size[at], self.away[at]
         middle, limit = (points[0] + points[-1]) / 2, np.abs(p) + np.abs(p_prime)
         found = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]

@@ -27,7 +27,7 @@ from encoders.network import Array
 
 @np.errstate(all="ignore")
 def values(low: Array, high: Array) -> tuple[Array, Array]:
-    """The ends of T on [low, high]; never below 0."""
+    """Return the ends of T on [low, high]; never below 0."""
     at_low, at_high = low * low, high * high
     least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(at_low, at_high))
     most = np.maximum(at_low, at_high)
@@ -35,13 +35,13 @@ def values(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def sums(bounds: LayerBounds) -> tuple[Array, Array]:
-    """(below, above) all t + t'."""
+    """Return (below, above) all t + t'."""
     low, high = bounds.lower + bounds.lower_prime, bounds.upper + bounds.upper_prime
     return low - 2 * UNIT * np.abs(low), high + 2 * UNIT * np.abs(high)
 
 
 def lines(low: Array, high: Array) -> Lines:
-    """Lines around T on [low, high], both of the chord's slope."""
+    """Return lines around T on [low, high], both of the chord's slope."""
     slope = low + high
     above = np.maximum(low * low - slope * low, high * high - slope * high)
     error = 8 * UNIT * (low * low + high * high) + TINY
@@ -67,7 +67,7 @@ class SquarePairs:
         return cls(own=lines(low, high), shift=shift, size=size * size, apart=width * width)
 
     def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """A line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
+        """Return a line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
         both, shift = p + p_prime, self.shift[at]
         slope, constant = self.own.take(at).times(both)
         error = (np.abs(p) + np.abs(p_prime)) * (32 * UNIT * self.size[at] + TINY)

@@ -70,7 +70,7 @@ def _above_constant(node: OnnxNode, x: Tensor, constant: Array) -> Tensor:
 
 
 def _bound(node: OnnxNode, value: Constant) -> Array:
-    """Stored bounds, where the largest numbers of their type stand for infinity: nothing a runtime computes lies beyond."""
+    """Return stored bounds, where the largest numbers of their type stand for infinity: nothing a runtime computes lies beyond."""
     if value.dtype not in (np.dtype(np.float32), np.dtype(np.float64)) or np.isnan(value.astype(np.float64)).any():
         raise node.error(f"a bound holds NaN, or is of type {value.dtype}; supported are float32 and float64 numbers")
     largest = np.finfo(np.float32 if value.dtype == np.float32 else np.float64).max
@@ -79,7 +79,7 @@ def _bound(node: OnnxNode, value: Constant) -> Array:
 
 
 def _turned(node: OnnxNode) -> OnnxNode:
-    """The node with everything negated: min(x, y) = -max(-x, -y)."""
+    """Return the node with everything negated: min(x, y) = -max(-x, -y)."""
     return replace(node, inputs=tuple(-i if isinstance(i, Tensor) else i if i is None else np.negative(i) for i in node.inputs))
 
 
@@ -139,7 +139,7 @@ def _reduce_max(node: OnnxNode) -> Tensor:
 
 
 def _tournament(node: OnnxNode, x: Tensor, windows: Integers) -> Tensor:
-    """The largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
+    """Return the largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
     somewhere = windows.max(axis=1, keepdims=True)
     windows = np.sort(np.where(windows == PADDING, somewhere, windows), axis=1)
     while windows.shape[1] > 1:

@@ -53,12 +53,12 @@ def plus(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
 
 
 def level(node: OnnxNode, x: Tensor) -> int:
-    """The last layer whose neurons a tensor reads, 0 for the inputs."""
+    """Return the last layer whose neurons a tensor reads, 0 for the inputs."""
     return max((node.sources[s].level for s in x.terms), default=0)
 
 
 def neurons(node: OnnxNode, pre: Tensor, slope: float, curve: Curve = Curve.BENT) -> Tensor:
-    """The outputs of new neurons with a pre-activation that no tensor of the stored graph holds."""
+    """Return the outputs of new neurons with a pre-activation that no tensor of the stored graph holds."""
     if not pre.is_float:
         pre = replace(pre, inexact=tuple(dict.fromkeys((*pre.inexact, node.name))))
     node.sources.append(NeuronSource(node=node.name, before=None, after=None, level=1 + level(node, pre), pre=pre,

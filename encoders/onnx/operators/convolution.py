@@ -34,7 +34,7 @@ class Axis:
 
 
 def window_axes(node: OnnxNode, spatial: tuple[int, ...], kernel: list[int]) -> list[Axis]:
-    """The windows along every spatial axis. Raises ModelError for attributes that do not fit."""
+    """Return the windows along every spatial axis. Raises ModelError for attributes that do not fit."""
     rank = len(spatial)
     strides, dilations = (_whole(node, name, [1] * rank) for name in ("strides", "dilations"))
     pads = _whole(node, "pads", [0] * (2 * rank))
@@ -79,7 +79,7 @@ def window_axes(node: OnnxNode, spatial: tuple[int, ...], kernel: list[int]) -> 
 
 
 def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Integers, Booleans]:
-    """All windows at once: (P, K) flat spatial positions, PADDING for none, and the same for `padded`."""
+    """Return all windows at once: (P, K) flat spatial positions, PADDING for none, and the same for `padded`."""
     place, inside, padded = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), np.ones((1, 1), dtype=bool)
     for axis, length in zip(axes, spatial, strict=True):
         shape = (len(place) * len(axis.place), place.shape[1] * axis.place.shape[1])
@@ -91,7 +91,7 @@ def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Integers, 
 
 
 def spatial_shape(node: OnnxNode, x: Tensor) -> tuple[int, ...]:
-    """The axes behind batch and channels."""
+    """Return the axes behind batch and channels."""
     if len(x.shape) < 2:
         raise node.error(f"a tensor of shape (batch, {', '.join(map(str, x.shape))}) has no spatial axes behind its channels")
     return x.shape[1:]
@@ -218,7 +218,7 @@ def _pad(node: OnnxNode) -> Tensor:
 
 
 def _sum(node: OnnxNode) -> Tensor:
-    """The n-ary Sum."""
+    """Return the n-ary Sum."""
     total = node.tensor(0)
     for k in range(1, len(node.inputs)):
         total = plus(node, total, node.tensor(k))

@@ -64,7 +64,7 @@ BLOCK = 1 << 16
 
 
 def rounding_unit(network: Network) -> float:
-    """EPS of the argument above; inf when the network is outside its range, so that nothing is proved."""
+    """Return EPS of the argument above; inf when the network is outside its range, so that nothing is proved."""
     if len(network.layers) >= 100:
         return float("inf")
     for layer in network.layers:

@@ -233,7 +233,7 @@ class CurvePlanes:
 
     @classmethod
     def of(cls, smooth: Smooth, ends: Sequence[Array]) -> CurvePlanes:
-        """ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
+        """Return the planes. ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
         low, high, low2, high2, d_low, d_high = ends
         apart = slope_band(*smooth.steepness(ends), d_low, d_high)
         bands = smooth.band(low, high), smooth.band(low2, high2), apart
