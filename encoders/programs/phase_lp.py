@@ -163,7 +163,7 @@ class PhaseLP:
         )
 
     def slopes(self, duals: Array) -> tuple[Array, Array]:
-        """Return weights (R,) of the goal's rows and slopes (2 H,) of neurons, NaN where none is kept, from row duals (or a ray)."""
+        """Return weights (R,) of the goal's rows and slopes (2 H,) of neurons, NaN where not kept, from row duals (or a ray)."""
         hidden = self.network.hidden
         first = np.cumsum(hidden) - hidden
         slopes = np.full(2 * sum(hidden), np.nan)

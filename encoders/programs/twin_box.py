@@ -105,7 +105,7 @@ class InputColumns:
 
     @classmethod
     def of(cls, box: TwinBox, *, integer: bool) -> InputColumns:
-        """Return them. integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
+        """integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
         numbers are scaled to [-1, 1] and categories lie in [0, 1]."""
         local = box.twin.local
         column = np.flatnonzero(box.low < box.high)
