@@ -58,12 +58,12 @@ class TreeProgram:
         elif apart:
             first_copy, second_copy = twin.alone(int(twin.which[question]))
             one, two = first_copy.one[0], second_copy.two[0]
-            parts = [(first_copy.joint.trees, np.stack([one, np.zeros(len(one))])),
-                     (second_copy.joint.trees, np.stack([np.zeros(len(two)), two]))]
+            parts = [(first_copy.trees, np.stack([one, np.zeros(len(one))])),
+                     (second_copy.trees, np.stack([np.zeros(len(two)), two]))]
         else:
-            parts = [(worth.joint.trees, np.stack([worth.one[0], worth.two[0]]))]
+            parts = [(worth.trees, np.stack([worth.one[0], worth.two[0]]))]
         base = np.array([float(worth.base[0][0])] * 2) if lines is None else np.zeros(2)
-        build = _Build(worth.joint.trees, first[0].tolist(), last[0].tolist())
+        build = _Build(worth.trees, first[0].tolist(), last[0].tolist())
         least, most = base.copy(), base.copy()
         shares, added = list[int](), list[Array]()
         for trees, adds in parts:

@@ -75,7 +75,7 @@ class TreeLines:
                 each = joint.scores(model.trees.outputs, lines)
             else:
                 each = [[joint.worth(one).rounded(float(p), float(q)) for one in margins] for p, q in lines]
-            trees.append(line_trees(joint, [leaves for line in each for leaves in line]))
+            trees.append(line_trees(joint.trees, [leaves for line in each for leaves in line]))
         count = [cells.count(v) for v in range(domain.variables)]
         at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
               for v, cuts in enumerate(cells.cuts)]

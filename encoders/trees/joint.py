@@ -105,8 +105,7 @@ class Worth:
     """The contributions of pairs of leaves to a margin: one (L,), two (L,) of x and x', each with bounds of its error."""
 
     def __init__(self, joint: JointTrees, margin: Array) -> None:
-        self.joint = joint
-        ensemble = joint.ensemble
+        self.trees, ensemble = joint.trees, joint.ensemble     # not `joint`, which holds this: a circle is freed late
         self.one, self.two = (_weighted(ensemble.value[at], margin) for at in (joint.leaf1, joint.leaf2))
         self.base = _weighted(ensemble.base[None], margin)
         self.same = joint.leaf1 == joint.leaf2
@@ -136,13 +135,13 @@ class Worth:
         """Return the trees of lines (S, 2), collapsed."""
         key = lines.tobytes()
         if key not in self._lines:
-            self._lines[key] = line_trees(self.joint, [self.rounded(float(p), float(q)) for p, q in lines])
+            self._lines[key] = line_trees(self.trees, [self.rounded(float(p), float(q)) for p, q in lines])
         return self._lines[key]
 
 
-def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineTrees:
+def line_trees(trees: Preorder, every: Sequence[tuple[Array, float]]) -> LineTrees:
     """Return the trees collapsed for S lines. every: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
-    adds, trees = held(np.stack([leaves for leaves, _ in every], axis=1)), joint.trees
+    adds = held(np.stack([leaves for leaves, _ in every], axis=1))
     variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
     if len(variable) <= KEPT * len(trees.variable):
         trees = replace(trees, variable=variable, cut=cut, right=right, root=root)

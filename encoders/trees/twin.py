@@ -98,7 +98,7 @@ class TreeTwin:
         joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
         worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
-        return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
+        return line_trees(joint.trees, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
 
     def copies(self, pair: int, lines: Array) -> LineTrees:
         """Return the same for lines (C, 2) of both margins; for a mean, for those of `scores`."""
@@ -112,7 +112,7 @@ class TreeTwin:
         every = joint.scores(len(steep), lines)
         sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, mine, strict=True)), float(steep @ [base for _, base in mine]))
                 for mine in every]
-        return line_trees(joint, [*(one for mine in every for one in mine), *sums])
+        return line_trees(joint.trees, [*(one for mine in every for one in mine), *sums])
 
     def _joined(self, pair: int, first: Booleans, second: Booleans) -> Worth:
         return self._joint(pair, first, second).worth(self.problem.margin)

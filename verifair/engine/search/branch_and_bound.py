@@ -76,6 +76,7 @@ def decide(
     ready(problem.network)
     search = search_of(problem, Limits(deadline=clock.now() + seconds, max_nodes=max_nodes, group=group))
     run(search, seed, progress)
+    search.open.keep = None     # of the search itself: in a circle it would be kept until the garbage collector comes by
     return search.goals
 
 

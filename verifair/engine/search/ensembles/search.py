@@ -52,6 +52,10 @@ NOTHING = held(np.zeros(0))
 LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
 """Allowance for evened bounds, relative to the margins' size: at least, and for each tree and variable, as the checker rounds down
 by 2^-48 in every step. The checker evens out only ensembles with fewer trees than these."""
+A_VISIT, A_LEAF = 2_000_000, 200
+"""Multiplications that take as long as the setup of a visit, or of the joining of two copies' trees; and as each leaf of a line."""
+NUMBERS_HELD = 1 << 23
+"""The most contributions of leaves that are kept, of the latest pairs and goals: every age beside every other makes thousands."""
 ELSEWHERE = 32
 """Random points of a box that are tried if the point that was found is no legal row."""
 
@@ -146,7 +150,7 @@ class TreeSearch(BoxSearch):
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
         self.known = [held(np.zeros((HINTS, problem.domain.variables), dtype=np.int64)) for _ in problem.goals]
         self.learnt = [0] * len(problem.goals)
-        self.lines: dict[tuple[int, int], LineTrees] = {}
+        self.lines, self.numbers = dict[tuple[int, int], LineTrees](), 0
         self.rate = RATE
 
     def _closing(self, goal: Goal) -> Closing:
@@ -189,11 +193,16 @@ class TreeSearch(BoxSearch):
                 self._visit(part, *key)
 
     def _trees(self, pair: int, goal: int) -> LineTrees:
-        if (pair, goal) not in self.lines:
+        found = self.lines.pop((pair, goal), None)
+        if found is None:
             lines = self.closing[goal].lines
             found = self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.copies(pair, lines)
-            self.lines[pair, goal] = found
-        return self.lines[pair, goal]
+            clock.spend(A_VISIT + A_LEAF * len(found.adds))
+            self.numbers += len(found.adds)
+        self.lines[pair, goal] = found      # the last one now; the first one is the one that was not asked for longest
+        while self.numbers > NUMBERS_HELD and len(self.lines) > 1:
+            self.numbers -= len(self.lines.pop(next(iter(self.lines))).adds)
+        return found
 
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
         """Visit boxes of one goal and one pair of protected values."""
@@ -222,7 +231,7 @@ class TreeSearch(BoxSearch):
         cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed, spent = found
         looked, cuts, closed, points, opened = (np.asarray(one, dtype=np.int64) for one in (looked, cuts, closed, points, opened))
         cells, low, high = (np.asarray(one, dtype=np.int64).reshape(-1, len(trees.hot)) for one in (cells, low, high))
-        clock.spend(spent / RATE / clock.A_MULTIPLICATION)
+        clock.spend(A_VISIT + spent / RATE / clock.A_MULTIPLICATION)
         if spent >= budget // 10:
             self.rate = 0.5 * self.rate + 0.5 * float(spent) / (clock.now() - started)
         np.add.at(self.goals.nodes, question, looked)
