@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
+from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import LinearScores, check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
@@ -33,7 +33,10 @@ AT_ONCE = 2**26
 def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
               box: tuple[Array, Array] | None = None, name: str = MEMORY) -> Network:
     """Read a feed-forward network from an ONNX file: as `read_model`, but ModelError for a tree ensemble."""
-    return layered(read_model(path, output=output, check_points=check_points, seed=seed, box=box, name=name), "this question")
+    model = read_model(path, output=output, check_points=check_points, seed=seed, box=box, name=name)
+    if not isinstance(model, Network):
+        raise ModelError(model.source or "model", f"is {model.kind}, which read_onnx does not read; read_model does")
+    return model
 
 
 def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,

@@ -79,6 +79,8 @@ class ExplainResult(Result):
     described: Schema = Field(exclude=True)
     options: str = Field(exclude=True)
     """Those that name model and schema."""
+    guardable: bool = Field(exclude=True)
+    """Whether `verifair guard` takes rules about this model."""
     file: Path | None = Field(exclude=True)
     """The file of the rules, if one is written."""
     box: dict[str, Any] = Field(exclude=True)

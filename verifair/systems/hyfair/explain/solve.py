@@ -64,6 +64,8 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         rules=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.rules],
         not_confirmed=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.dropped],
         stopped=ended, lime=lines, found=found, described=schema, options=subject.options,
+        guardable=all(feed.kind in ("float32", "float64") for feed in query.network.feeds)
+        and all(one.dropped is None for one in schema.features),
         box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
         interrupted=stopped if found.stopped == INTERRUPTED else None,
     )

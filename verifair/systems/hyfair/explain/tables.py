@@ -28,8 +28,7 @@ def show(result: ExplainResult, console: Console) -> None:
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
     if result.file is not None and result.rules:
         guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {quote(str(result.file))} --out guarded.onnx"
-        short = any(one.dropped is not None for one in result.described.features)  # a dropped feature: guard takes no such rules
-        console.print(f"wrote {result.file}{'' if short else f'; next: {guard}'}", soft_wrap=True)
+        console.print(f"wrote {result.file}{f'; next: {guard}' if result.guardable else ''}", soft_wrap=True)
 
 
 def text(result: ExplainResult, console: Console) -> None:

@@ -134,7 +134,13 @@ def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]
     inputs."""
     feeds, _ = graph_inputs(path, model)
     kinds = {feed.kind for feed in feeds}
-    if len(feeds) == 1 or len(kinds) > 1 or kinds - {"float32", "float64"}:
+    if kinds - {"float32", "float64"}:
+        words = ", ".join(repr(feed.name) for feed in feeds if feed.kind not in ("float32", "float64"))
+        raise ModelError(
+            path, f"takes words or whole numbers ({words}), and a guardrail's rules are about real numbers: fit the model on "
+            "a table that is encoded, as by pandas.get_dummies, and explain and guard that one"
+        )
+    if len(feeds) == 1 or len(kinds) > 1:
         name, shape, _ = graph_input(path, model)
         return name, int(np.prod(shape)), np.dtype(feeds[0].kind)
     flat, parts, name = PREFIX + "flat_input", [PREFIX + "input/" + feed.name for feed in feeds], PREFIX + "inputs"
