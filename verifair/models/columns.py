@@ -39,6 +39,14 @@ def holds_truths(column: pd.Series) -> bool:
     return bool(pd.api.types.is_bool_dtype(column.dropna().infer_objects()))
 
 
+def kind_of(values: Any) -> str:
+    """Return what values of an encoder are: text, integer or number."""
+    listed = np.asarray(values).tolist()
+    if any(isinstance(value, str) for value in listed):
+        return "text"
+    return "integer" if all(isinstance(value, int) and not isinstance(value, bool) for value in listed) else "number"
+
+
 def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
     """Return True if these are the numbers that boosting libraries give to columns without names.
 

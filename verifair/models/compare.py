@@ -17,8 +17,9 @@ from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Mode
 from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of
+from verifair.models.missing import MissingCategory, asks_for_missing, missing_categories
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
-from verifair.models.pipelines import MissingCategory, asks_for_missing, missing_categories, scales
+from verifair.models.pipelines import scales
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000

@@ -13,6 +13,11 @@ ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
 """Remedy if a conversion fails, or gives another model."""
 BOOSTING = ("xgboost", "lightgbm", "catboost")
 PACKAGES = ("torch", *BOOSTING, "interpret", "sklearn")
+COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
+            "StackingRegressor", "VotingClassifier", "VotingRegressor")
+"""Estimators that are made of others."""
+STEPS = ("steps", "transformers_", "transformer_list")
+"""Where Pipeline, ColumnTransformer and FeatureUnion list what they are made of, with a name first."""
 
 
 def package_of(model: Any) -> str | None:
@@ -126,6 +131,19 @@ def last_of(model: Any) -> Any:
     """Return the estimator that predicts: the last one of a pipeline, or of those within one another."""
     model = thawed(model)
     return last_of(model.steps[-1][1]) if hasattr(model, "steps") else model
+
+
+def parts(model: Any) -> list[Any]:
+    """Return an estimator and all that it is made of."""
+    listed = [one[1] for name in STEPS for one in getattr(model, name, ())] + members(model)
+    return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
+
+
+def members(model: Any) -> list[Any]:
+    """Return the estimators that a combination is made of; none of another one."""
+    if type(model).__name__ not in COMBINED:
+        return []
+    return [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
 
 
 def width_of(model: Any) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-import pandas as pd
 from onnx import compose
 
 from encoders.errors import ModelError
@@ -18,15 +16,9 @@ from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import additive, boosting, columns, discriminants, forests, mixtures, polynomials
+from verifair.models import additive, boosting, columns, discriminants, forests, missing, mixtures, polynomials
 from verifair.models.columns import OPSETS
-from verifair.models.objects import called, exported, flat, last_of, package_of, thawed, width_of, with_steps
-
-COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
-            "StackingRegressor", "VotingClassifier", "VotingRegressor")
-"""Estimators that are made of others."""
-STEPS = ("steps", "transformers_", "transformer_list")
-"""Where Pipeline, ColumnTransformer and FeatureUnion list what they are made of, with a name first."""
+from verifair.models.objects import COMBINED, called, flat, last_of, members, package_of, parts, thawed, width_of, with_steps
 
 
 def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
@@ -45,7 +37,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
     _check_columns(model)
-    model = _in_words(_for_whole_rows(_rounded(_as_logistic(model))))
+    model = missing.in_words(missing.for_whole_rows(_rounded(_as_logistic(model))))
     last = last_of(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
@@ -221,20 +213,6 @@ def _as_logistic(model: Any) -> Any:
     return found
 
 
-def _for_whole_rows(model: Any) -> Any:
-    """Return a pipeline for rows that have all their values: without its steps that fill in missing words, which skl2onnx does not
-    convert, and with zeros for the columns that say which numbers are missing, which it leaves out."""
-    if not asks_for_missing(model):
-        return model
-    model = copy.deepcopy(model)
-    for part in parts(model):
-        for name in STEPS:
-            if hasattr(part, name):
-                kept = [one for one in getattr(part, name) if name != "steps" or not _fills_words(one[1])]
-                setattr(part, name, [(one[0], _with_zeros(one[1]) if _marks_missing(one[1]) else one[1], *one[2:]) for one in kept])
-    return model
-
-
 def _check_columns(model: Any) -> None:
     """Raise ModelError for steps that change the columns in a way that conversions leave out."""
     for part in parts(model):
@@ -256,143 +234,17 @@ def _check_columns(model: Any) -> None:
             raise ModelError(called(part), f"{found}; fit it with encoded_missing_value=-1, or use OneHotEncoder")
         if not hasattr(part, "statistics_"):
             continue
-        if _fills_words(part) and part.add_indicator:
+        if missing.fills_words(part) and part.add_indicator:
             found = "marks missing words, which become categories of an encoder"
             raise ModelError(called(part), f"{found}; fit it with add_indicator=False, or with a word of its own for missing ones")
-        if not part.keep_empty_features and any(map(_absent, part.statistics_.tolist())):
+        if not part.keep_empty_features and any(map(missing.absent, part.statistics_.tolist())):
             found = "drops columns that had no values when it was fitted, and its conversion does not"
             raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
-
-
-def _with_zeros(imputer: Any) -> Any:
-    """Return an imputer of numbers that marks missing ones as one that marks none."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.pipeline import FeatureUnion
-
-    zeros = TruncatedSVD(n_components=len(imputer.indicator_.features_))
-    zeros.components_ = np.zeros((len(imputer.indicator_.features_), len(imputer.statistics_)))
-    zeros.n_features_in_ = len(imputer.statistics_)
-    imputer.add_indicator = False
-    return FeatureUnion([("values", imputer), ("missing", zeros)])
-
-
-def asks_for_missing(model: Any) -> str:
-    """Return what a model does with missing values that its conversion does not; nothing, where it does nothing of that kind."""
-    if any(map(_fills_words, parts(model))):
-        return "fills in missing words"
-    if any(map(additive.scores_missing, parts(model))):
-        return "has learned scores for missing values"
-    return "marks missing values" if any(map(_marks_missing, parts(model))) else ""
-
-
-def _marks_missing(step: Any) -> bool:
-    if not hasattr(step, "statistics_") or not step.add_indicator or not isinstance(step.missing_values, float):
-        return False    # of another number than NaN it is a jump
-    return bool(np.isnan(step.missing_values)) and len(step.indicator_.features_) > 0
-
-
-def _fills_words(step: Any) -> bool:
-    return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
-
-
-@dataclass(frozen=True, kw_only=True)
-class MissingCategory:
-    """That a column's encoder takes missing values for a category, or an imputer before it fills in a constant word.
-
-    word: what ONNX calls it.   value: what is missing to the object, NaN or None.   known: each category as ONNX calls it -> as the
-    encoder has it."""
-
-    word: str
-    value: Any
-    known: Mapping[str, Any]
-
-    def words(self, column: pd.Series) -> pd.Series:
-        """Return the categories of a column's cells as ONNX calls them; NaN for cells that are none of them. An encoder of NaN does
-        not know None, nor the text "nan"."""
-        own = {one: word for word, one in self.known.items() if not _absent(one)}
-        cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
-        return cells.map(own).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
-
-    def cells(self, words: Sequence[str]) -> pd.Series:
-        """Return cells as the object takes them, of categories as ONNX calls them."""
-        found = pd.Series([self.value if one == self.word else self.known[one] for one in words], dtype=object)
-        return found if _kind([*self.known.values()]) == "text" else found.infer_objects()  # pandas itself would write NaN for None
-
-
-def missing_categories(model: Any) -> dict[str, MissingCategory]:
-    """Return column -> its category of missing values, of the columns that have one.
-
-    Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
-    """
-    found, names = dict[str, MissingCategory](), columns.names_of(model)
-    for place, known, filled in _encoded(model):
-        none = [(str(one), one) for one in known if _absent(one)]
-        if filled is not None and filled[0] in known:
-            none.append(filled)
-        if len(none) == 1:
-            own = {_word(one): one for one in known}
-            one = MissingCategory(word=none[0][0], value=none[0][1], known=own)
-            found[exported(names[place]) if names else str(place)] = one
-    return found
-
-
-def _absent(value: Any) -> bool:
-    """Return whether a value is None or NaN."""
-    return value is None or value != value
-
-
-def _word(value: Any) -> str:
-    """Return a category as text, as tables and schemas have it: 1 for 1.0."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _in_words(model: Any) -> Any:
-    """Return a pipeline whose encoders know words in place of numbers beside missing values, for which ONNX's have no number."""
-
-    def mixed(known: Any) -> bool:
-        return _kind(known) != "text" and any(map(_absent, np.asarray(known).tolist()))
-
-    if not any(mixed(known) for part in parts(model) for known in getattr(part, "categories_", ())):
-        return model
-    model = copy.deepcopy(model)
-    for part in parts(model):
-        if hasattr(part, "categories_"):
-            part.categories_ = [
-                np.array([one if _absent(one) else _word(one) for one in known.tolist()], dtype=object)
-                if mixed(known) else known for known in part.categories_
-            ]  # fmt: skip
-    return model
-
-
-def _encoded(model: Any) -> Iterator[tuple[int, list[Any], tuple[str, Any] | None]]:
-    """Yield the columns that the encoders of an estimator take, by their place, with the categories that they know there, and the
-    constant word that an imputer before them fills in, with what it takes for missing."""
-    every = parts(flat(model))
-    first: Any = next((one for one in every if hasattr(one, "transformers_") or hasattr(one, "categories_")), None)
-    fills = next((one for one in every if _fills_words(one) and one.strategy == "constant"), None)
-    for k, known in enumerate(getattr(first, "categories_", ())):
-        yield k, np.asarray(known).tolist(), None if fills is None else (str(fills.statistics_[k]), fills.missing_values)
-    for name, one, _ in getattr(first, "transformers_", ()):
-        places = first._transformer_to_input_indices.get(name, ()) if not isinstance(one, str) else ()
-        if len(places):
-            yield from ((int(places[k]), known, filled) for k, known, filled in _encoded(one))
 
 
 def scales(model: Any) -> bool:
     """Return whether an estimator has a scaler in it: it computes in float64, and its conversion in float32."""
     return any(type(one).__name__.endswith("Scaler") for one in parts(thawed(model)))
-
-
-def parts(model: Any) -> list[Any]:
-    """Return an estimator and all that it is made of."""
-    listed = [one[1] for name in STEPS for one in getattr(model, name, ())] + _members(model)
-    return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
-
-
-def _members(model: Any) -> list[Any]:
-    if type(model).__name__ not in COMBINED:
-        return []
-    return [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
 
 
 def _taking_zeros(model: Any) -> Any:
@@ -406,7 +258,7 @@ def _taking_zeros(model: Any) -> Any:
         one = thawed(one)
         if hasattr(one, "steps"):
             walk(one.steps[-1][1], boosting.gives_sparse(one[:-1], sparse))
-        for member in _members(one):
+        for member in members(one):
             walk(member, sparse)
         if sparse and package_of(one) == "xgboost" and one.missing != one.missing:
             one.missing = 0.0  # another number would be missing as well, which no converter knows
@@ -484,15 +336,7 @@ def kinds(step: Any, count: int) -> list[str]:
                     found[place] = kind
         return found
     if hasattr(step, "categories_"):
-        return [_kind(known) for known in step.categories_]
+        return [columns.kind_of(known) for known in step.categories_]
     if hasattr(step, "statistics_"):
-        return [_kind(np.asarray([value])) for value in step.statistics_]
+        return [columns.kind_of(np.asarray([value])) for value in step.statistics_]
     return ["number"] * count
-
-
-def _kind(values: Any) -> str:
-    """Return what values of an encoder are."""
-    listed = np.asarray(values).tolist()
-    if any(isinstance(value, str) for value in listed):
-        return "text"
-    return "integer" if all(isinstance(value, int) and not isinstance(value, bool) for value in listed) else "number"

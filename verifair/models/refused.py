@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from encoders.errors import ModelError
-from verifair.models.objects import called, package_of
-from verifair.models.pipelines import parts
+from verifair.models.objects import called, package_of, parts
 
 _DISTANCES = "compares each row with rows that it was fitted on; fit LogisticRegression, LinearSVC, MLPClassifier or trees"
 _BENT = "bends a column by a curve that is not read; fit StandardScaler or MinMaxScaler, or trees on the column as it is"
