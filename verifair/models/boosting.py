@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
+import pandas as pd
 
 from encoders.errors import ModelError
 from encoders.network import Link
@@ -26,6 +28,8 @@ ZERO = 1.0000000180025095e-35
 """LightGBM's: float32(1e-35)."""
 ZEROS = 1
 """LightGBM's kind of missing values at a split, in bits 2 and 3 of its decision_type: 0 is one, beside NaN."""
+Node = dict[str, Any]
+"""Of a tree in ONNX: attribute -> value."""
 
 
 def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
@@ -37,6 +41,8 @@ def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None
     package = package_of(model)
     made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
     made.graph.name = "model"
+    if counts := {place: len(known) for place, known in categories(model).items()}:
+        made = codes_missing(made, counts)
     return columns.by_column(made, columns.names_of(model) if names is None else names)
 
 
@@ -59,30 +65,113 @@ def zeros_missing(made: onnx.ModelProto) -> onnx.ModelProto:
 
     Where x < t sends 0 the other way, two more questions find it: the branches of the three share what is below them.
     """
+    def asked(row: Node, first: int) -> list[Node]:
+        left, missing = row["nodes_values"] > 0, bool(row["nodes_missing_value_tracks_true"])
+        if left == missing:
+            return []
+        one, other = ("nodes_truenodeids", "nodes_falsenodeids") if left else ("nodes_falsenodeids", "nodes_truenodeids")
+        near, far = row[one], row[other]    # 0 goes to `far`, and the numbers around it to `near`
+        row[one] = first
+        return [{**row, "nodes_nodeids": first + k, "nodes_values": 0.0, "nodes_modes": mode, "nodes_truenodeids": below_zero,
+                 "nodes_falsenodeids": above}
+                for k, mode, below_zero, above in ((0, b"BRANCH_LT", near, first + 1), (1, b"BRANCH_LEQ", far, near))]  # fmt: skip
+
+    return _with_questions(made, asked)
+
+
+def codes_missing(made: onnx.ModelProto, counts: Mapping[int, int]) -> onnx.ModelProto:
+    """Let the number that follows the codes of a column's categories go, in all questions, where missing values go.
+
+    counts: column -> how many categories it has. Where a question sends that number the other way, one more finds it first.
+    """
+    def asked(row: Node, first: int) -> list[Node]:
+        code, limit = counts.get(row["nodes_featureids"]), row["nodes_values"]
+        if code is None:
+            return []
+        holds = {b"BRANCH_EQ": code == limit, b"BRANCH_LEQ": code <= limit, b"BRANCH_LT": code < limit}[row["nodes_modes"]]
+        missing = bool(row["nodes_missing_value_tracks_true"])
+        if holds == missing:
+            return []
+        own, to = {**row, "nodes_nodeids": first}, row["nodes_truenodeids" if missing else "nodes_falsenodeids"]
+        # onnxruntime takes a branch that two questions share where it is the true one of the first of them
+        row |= {"nodes_modes": b"BRANCH_GT", "nodes_values": code - 1.0, "nodes_truenodeids": to, "nodes_falsenodeids": first,
+                "nodes_missing_value_tracks_true": 1}  # fmt: skip
+        return [own]
+
+    return _with_questions(made, asked)
+
+
+def _with_questions(made: onnx.ModelProto, asked: Callable[[Node, int], list[Node]]) -> onnx.ModelProto:
+    """Return a model of trees with more nodes.   asked: changes a node that is no leaf, and gives more for its tree, of the number
+    given and those that follow."""
     (node,) = (one for one in made.graph.node if one.op_type.startswith("TreeEnsemble"))
     listed = {one.name: one for one in node.attribute if one.name.startswith("nodes_")}
     lists = {name: onnx.helper.get_attribute_value(one) for name, one in listed.items()}
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    more, last = list[dict[str, Any]](), dict[int, int]()
+    more, last = list[Node](), dict[int, int]()
     for row in rows:
         last[row["nodes_treeids"]] = max(last.get(row["nodes_treeids"], 0), row["nodes_nodeids"])
     for row in rows:
-        left, missing = row["nodes_values"] > 0, bool(row["nodes_missing_value_tracks_true"])
-        if row["nodes_modes"] == b"LEAF" or left == missing:
-            continue
-        below = last[row["nodes_treeids"]] + 1
-        last[row["nodes_treeids"]] += 2
-        one, other = ("nodes_truenodeids", "nodes_falsenodeids") if left else ("nodes_falsenodeids", "nodes_truenodeids")
-        near, far = row[one], row[other]    # 0 goes to `far`, and the numbers around it to `near`
-        for k, mode, below_zero, above in ((0, b"BRANCH_LT", near, below + 1), (1, b"BRANCH_LEQ", far, near)):
-            more.append({**row, "nodes_nodeids": below + k, "nodes_values": 0.0, "nodes_modes": mode,
-                         "nodes_truenodeids": below_zero, "nodes_falsenodeids": above})
-        row[one] = below
+        if row["nodes_modes"] != b"LEAF":
+            found = asked(row, last[row["nodes_treeids"]] + 1)
+            last[row["nodes_treeids"]] += len(found)
+            more += found
     rows = sorted([*rows, *more], key=lambda row: row["nodes_treeids"])
     kept = [one for one in node.attribute if one.name not in listed]
     del node.attribute[:]
     node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, [row[name] for row in rows]) for name in lists)])
     return made
+
+
+def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[Any]]:
+    """Return column -> its categories in the order of their codes, of the columns of a table that a library numbers so. None are
+    known of a model that was fitted on codes.
+
+    rows: with the object's columns. LightGBM lists categories without their columns. Without rows, those that may belong to several
+    are left out; with rows, those of columns that it takes for numbers, as it does with ordered categories, if the model does not
+    tell by itself which these are.
+    """
+    booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
+    if package_of(model) == "xgboost" and "c" in (booster.feature_types or ()):
+        stored = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"].get("model", {}).get("cats", {})
+        return {place: known for place, known in enumerate(map(_stored, stored.get("enc", ()))) if known}
+    lists = getattr(booster, "pandas_categorical", None) if package_of(model) == "lightgbm" else None
+    if not lists:
+        return {}
+    noted = next(line[14:].split() for line in booster.model_to_string().split("\n") if line.startswith("feature_infos="))
+    found = _placed(lists, noted)
+    named = [] if rows is None else [k for k, kind in enumerate(rows.dtypes) if isinstance(kind, pd.CategoricalDtype)]
+    if len(named) != len(lists):
+        return found
+    return {k: known for k, known in zip(named, lists, strict=True) if k in found or not noted[k].startswith("[")}
+
+
+def _stored(values: Mapping[str, list[int]]) -> list[Any]:
+    """Return the categories of a column as XGBoost stores them: numbers, or the bytes of words."""
+    ends = values.get("offsets")
+    return values["values"] if ends is None else [bytes(values["values"][a:b]).decode() for a, b in itertools.pairwise(ends)]
+
+
+def _placed(lists: Sequence[list[Any]], noted: Sequence[str]) -> dict[int, list[Any]]:
+    """Return column -> its categories, of lists in the order of the columns, and of what LightGBM notes of each column: the ends
+    [least:most] of numbers, all codes of categories that it takes for such, or none. Without those that fit several columns."""
+    coded = [k for k, one in enumerate(noted) if one[0] not in "[n"]
+    if len(coded) == len(lists):
+        return dict(zip(coded, lists, strict=True))
+
+    def fits(note: str, known: list[Any]) -> bool:
+        codes = [] if note == "none" else [float(one) for one in note.strip("[]").split(":")]
+        return all(code in range(-(note[0] != "["), len(known)) for code in codes)
+
+    def leftmost(lists: Sequence[list[Any]], places: Sequence[int]) -> list[int]:
+        left, found = iter(places), list[int]()
+        for known in lists:
+            found += itertools.islice((place for place in left if fits(noted[place], known)), 1)
+        return found
+
+    places = range(len(noted))
+    ends = zip(leftmost(lists, places), leftmost(lists[::-1], places[::-1])[::-1], lists, strict=True)
+    return {first: known for first, last, known in ends if first == last}
 
 
 def gives_sparse(step: Any, given: bool = False) -> bool:
@@ -122,6 +211,9 @@ def _xgboost(model: Any) -> onnx.ModelProto:
     kinds = booster.feature_types  # of what is no float, thresholds are listed rounded (int), or not at all (i: True and False)
     booster.feature_types = kinds and ["c" if kind == "c" else "float" for kind in kinds]
     zeros = model is not booster and model.missing == 0
+    if zeros and "c" in (kinds or ()):
+        found = "takes the first of a column's categories for a missing value"
+        raise ModelError(called(model), f"{found}; fit it with missing=numpy.nan")
     if zeros:
         model.missing = np.nan
     made: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)

@@ -17,7 +17,7 @@ from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Mode
 from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.missing import MissingCategory, asks_for_missing, missing_categories
+from verifair.models.missing import asks_for_missing, missing_categories
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
 from verifair.models.pipelines import scales
 from verifair.models.pytorch import modes_kept
@@ -164,7 +164,7 @@ def predictions(model: Any, rows: Any) -> Array:
             case "torch":
                 found = _of_module(model, rows)
             case "xgboost" if not hasattr(model, "get_booster"):
-                found = model.predict(sys.modules["xgboost"].DMatrix(rows))
+                found = model.predict(sys.modules["xgboost"].DMatrix(rows, enable_categorical=True))
             case _ if getattr(last, "voting", "soft") == "hard":
                 votes = model.transform(rows)[:, :, None] == np.arange(len(last.classes_))  # of each member for each class
                 found = np.average(votes, axis=1, weights=last._weights_not_none)
@@ -203,10 +203,11 @@ def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
     """Return rows of a table as inputs of the object and of the network; None if it lacks the model's columns."""
-    names, none = names_of(model), missing_of(model)
+    names = names_of(model)
     rows = named_columns(frame, names)
     if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
         return None
+    none = missing_categories(model, rows)
     called_so = {exported(str(column)): column for column in rows.columns} if names else {}
     rows = some_rows(rows)
     x, fits = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
@@ -216,14 +217,11 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
             column = rows[called_so[exported(feed.name)]] if exported(feed.name) in called_so else rows.iloc[:, place]
             missing = none.get(exported(str(column.name)) if names else str(place))
             place += 1
-            fits &= _entered(x, column if missing is None else missing.words(column), feed, position)
+            if missing is not None:
+                column = missing.words(column) if position in feed.categories else missing.words(column).astype(missing.codes)
+            fits &= _entered(x, column, feed, position)
     rows = rows[fits]
     return (rows if names else rows.to_numpy()), x[fits].astype(np.float32), f"{len(rows):,} rows of the table"
-
-
-def missing_of(model: Any) -> dict[str, MissingCategory]:
-    """Return `missing_categories` of an object of scikit-learn; of other objects nothing is known."""
-    return missing_categories(model) if package_of(model) == "sklearn" else {}
 
 
 def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
@@ -251,7 +249,7 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
     for feed in network.feeds:
         make_legal(feed, x, random)
     columns: dict[str, Any] = {}
-    none = missing_of(model)
+    none = missing_categories(model)
     for feed in network.feeds:
         for position, start in enumerate(feed.start.tolist()):
             name = exported(feed.name) if len(feed.start) == 1 else str(len(columns))
@@ -259,6 +257,11 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
             if known is not None:
                 words = np.array(known, dtype=object)[x[:, start : start + len(known)].argmax(axis=1)]
                 columns[name] = none[name].cells(words) if name in none else words
+            elif start >= 0 and name in none:
+                words = none[name].codes.categories
+                x[:, start] = random.integers(len(words), size=len(x))
+                cells = none[name].cells(words[x[:, start].astype(int)])
+                columns[name] = cells.astype(pd.CategoricalDtype([*none[name].known.values()]))
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

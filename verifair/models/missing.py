@@ -1,4 +1,4 @@
-"""Missing values that estimators of scikit-learn take for a category, and those that they fill in or mark."""
+"""Missing values that a model takes for a category, and those that estimators of scikit-learn fill in or mark."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.models import additive
+from verifair.models import additive, boosting
 from verifair.models.columns import kind_of, names_of
-from verifair.models.objects import STEPS, exported, flat, parts
+from verifair.models.objects import STEPS, exported, flat, package_of, parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class MissingCategory:
-    """That a column's encoder takes missing values for a category, or an imputer before it fills in a constant word.
+    """That a column's encoder takes missing values for a category, or an imputer before it fills in a constant word, or that trees
+    ask about a column's categories, of which a missing value is none. Their code follows those of the others.
 
     word: what ONNX calls it.   value: what is missing to the object, NaN or None.   known: each category as ONNX calls it -> as the
     encoder has it."""
@@ -33,6 +34,11 @@ class MissingCategory:
         cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
         return cells.map(own).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
 
+    @property
+    def codes(self) -> pd.CategoricalDtype:
+        """The words, in the order of their codes."""
+        return pd.CategoricalDtype([*self.known, self.word])
+
     def cells(self, words: Sequence[str]) -> pd.Series:
         """Return cells as the object takes them, of categories as ONNX calls them."""
         found = pd.Series([self.value if one == self.word else self.known[one] for one in words], dtype=object)
@@ -40,12 +46,19 @@ class MissingCategory:
         return found if kind_of([*self.known.values()]) == "text" else found.infer_objects()
 
 
-def missing_categories(model: Any) -> dict[str, MissingCategory]:
-    """Return column -> its category of missing values, of the columns that have one.
+def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str, MissingCategory]:
+    """Return column -> its category of missing values, of the columns that have one.   rows: with the object's columns.
 
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
     found, names = dict[str, MissingCategory](), names_of(model)
+    for place, known in boosting.categories(model, rows).items() if package_of(model) in ("xgboost", "lightgbm") else ():
+        own = {_word(one): one for one in known}
+        free = [word for word in ("nan", "None") if word not in own]
+        if free and len(own) == len(known):
+            found[exported(names[place]) if names else str(place)] = MissingCategory(word=free[0], value=np.nan, known=own)
+    if package_of(model) != "sklearn":
+        return found
     for place, known, filled in _encoded(model):
         none = [(str(one), one) for one in known if absent(one)]
         if filled is not None and filled[0] in known:

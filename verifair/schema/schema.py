@@ -16,7 +16,9 @@ import pandas as pd
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
 from verifair.files import whole
-from verifair.models.compare import missing_of, some_rows
+from verifair.models.columns import names_of
+from verifair.models.compare import named_columns, some_rows
+from verifair.models.missing import missing_categories
 from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
 from verifair.notebook.shown import Shown
@@ -65,7 +67,7 @@ class Schema(Shown, InputSpace):
         unscaled = package_of(model) is not None  # an object takes the table as it is
         fields = inferred(
             frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled,
-            encoded={name: one.word for name, one in missing_of(model).items()} if unscaled else None,
+            encoded=missing_categories(model, named_columns(frame, names_of(model))) if unscaled else None,
         )  # fmt: skip
         drafted = cls.build(fields)
         if network is not None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from encoders.network import Model
 from verifair.errors import DataError, SchemaError
+from verifair.models.missing import MissingCategory
 from verifair.models.objects import exported
 from verifair.schema.drafts.column import row_numbers
 from verifair.schema.drafts.one_hot import is_one_feature, is_whole, one_feature, one_hot_columns, words_of
@@ -59,7 +60,7 @@ def column_names(found: Any, what: str) -> list[str]:
 
 def inferred(
     frame: pd.DataFrame, *, target: str, positive: Any, protected: Sequence[str], network: Model | None, unscaled: bool,
-    encoded: Mapping[str, str] | None = None,
+    encoded: Mapping[str, MissingCategory] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 

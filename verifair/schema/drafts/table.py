@@ -15,6 +15,7 @@ from encoders.decision import decided
 from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
 from verifair.errors import DataError
 from verifair.models.columns import holds_numbers, holds_truths
+from verifair.models.missing import MissingCategory
 from verifair.models.objects import exported
 from verifair.schema.drafts.column import FLAGS, feature_of, of_words, row_numbers, texts_among_numbers
 from verifair.schema.drafts.one_hot import categories_of
@@ -39,8 +40,8 @@ class LabelledTable:
     """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's.
 
     blocks: feature -> the one-hot columns that it is spread over.   named: the table, with a column of words for each of these.
-    missing: column -> the category of the object that stands for missing values, if one does (`missing_categories`); None: there is
-    no object.
+    missing: column -> the object's categories, with the one that stands for missing values (`missing_categories`), if one does;
+    None: there is no object.
     """
 
     frame: pd.DataFrame
@@ -50,7 +51,7 @@ class LabelledTable:
     unscaled: bool
     blocks: Mapping[str, Sequence[str]]
     named: pd.DataFrame
-    missing: Mapping[str, str] | None = None
+    missing: Mapping[str, MissingCategory] | None = None
 
     def feature(self, name: str) -> dict[str, Any]:
         """Return a column's feature, as far as the table shows it."""
@@ -122,13 +123,15 @@ class LabelledTable:
             if re.fullmatch(r"x\d+", name):
                 hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
-        column = self.frame[name]
+        column, kind, own = self.frame[name], "one-hot", (self.missing or {}).get(exported(name))
+        if categories is None and own is not None:  # the model takes codes, and has one for missing values, which a table may lack
+            categories, kind = [*own.known, *([own.word] if column.isna().any() else [])], "categorical"
         if categories is not None:
             known, word = list(categories), self._of_missing(name, categories)
             if holds_truths(column) and set(known) <= ({0, 1} if word is None else {*TRUTHS, word}):
                 known = [TRUTHS.get(text(code), code) for code in known]
-            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
-            if word is not None:
+            feature: dict[str, Any] = {"name": name, "kind": kind, "categories": known}
+            if word in known:
                 texts = {*map(text, known), *column.dropna().map(text)}
                 free = [one for one in ("missing", "(missing)") if one not in texts and word in MISSING]
                 missing = [*free, word][0]
@@ -149,7 +152,8 @@ class LabelledTable:
         word.
         """
         if self.missing is not None:
-            return self.missing.get(exported(name))
+            own = self.missing.get(exported(name))
+            return None if own is None else own.word
         words = [one for one in known if isinstance(one, str) and one in MISSING]
         cells = self.frame[name]
         said = len(words) == 1 and cells.isna().any() and words[0] not in set(cells.dropna().map(text))

@@ -91,10 +91,22 @@ def test_categories_are_numbered_as_the_object_was_fitted() -> None:
     assert decided(model, X.assign(y=y), positive=1) == (model.predict(X) == 1).tolist()
     there = X["job"] != "a"
     few = X[there].assign(job=frame["job"][there].astype("category"), y=y[there])
-    with pytest.raises(ModelError, match="give categorical columns the categories that it was fitted with, in that order"):
-        Schema.infer(few, target="y", positive=1, model=model)
+    assert decided(model, few, positive=1) == (model.predict(few[["score", "job"]]) == 1).tolist()
     with pytest.warns(vf.DraftWarning, match="column 'job': its categories are numbered as in this table"):
         Schema.infer(few, target="y", positive=1, model=vf.read(model, X))
+
+
+def test_ordered_categories_that_lightgbm_does_not_tell_from_numbers_are_numbered_as_in_the_table() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = people().assign(job=np.random.default_rng(1).integers(0, 4, N), beside=np.random.default_rng(2).integers(0, 4, N))
+    words = pd.Categorical(frame["job"].map(dict(enumerate("dbca"))), list("dbca"), ordered=True)
+    X = frame[["score", "beside"]].assign(job=words)
+    y = (X["score"] + frame["job"] > 2).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=8, n_jobs=1, verbose=-1).fit(X, y)
+    assert decided(model, X.assign(y=y), positive=1) == (model.predict(X) == 1).tolist()
+    other = X.assign(job=X["job"].cat.reorder_categories(list("abcd")), y=y)
+    with pytest.raises(ModelError, match="give categorical columns the categories that it was fitted with, in that order"):
+        Schema.infer(other, target="y", positive=1, model=model)
 
 
 def test_a_threshold_on_a_value_that_the_model_gives_is_refused() -> None:

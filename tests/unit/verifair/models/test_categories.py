@@ -1,0 +1,131 @@
+"""Categories of a pandas table that trees ask about by their codes, and missing values among them."""
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import verifair as vf
+from encoders.errors import ModelError
+from encoders.onnx.runtime import runtime_outputs
+from verifair.models import boosting
+from verifair.models.compare import ImportDifference, predictions
+
+lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+JOBS, GRADES, SEXES = ("smith", "clerk", "farmer"), ("low", "mid", "high"), ("F", "M")
+RNG = np.random.default_rng(0)
+LIGHTGBM = {"n_estimators": 4, "verbose": -1, "min_child_samples": 2, "min_data_per_group": 2, "cat_smooth": 1, "n_jobs": 1}
+XGBOOST = {"n_estimators": 4, "max_depth": 3, "enable_categorical": True, "n_jobs": 1}
+MODELS = {
+    "LightGBM": lightgbm.LGBMClassifier(**LIGHTGBM),
+    "LightGBM, sets": lightgbm.LGBMClassifier(**LIGHTGBM, max_cat_to_onehot=1),
+    "LightGBM, without missing values": lightgbm.LGBMClassifier(**LIGHTGBM, use_missing=False),
+    "LightGBM, values": lightgbm.LGBMRegressor(**LIGHTGBM),
+    "XGBoost": xgboost.XGBClassifier(**XGBOOST, max_cat_to_onehot=9),
+    "XGBoost, sets": xgboost.XGBClassifier(**XGBOOST, max_cat_to_onehot=1),
+    "XGBoost, values": xgboost.XGBRegressor(**XGBOOST),
+}
+
+
+def table(cells: Any) -> pd.DataFrame:
+    """Return rows whose columns hold categories; their order is not the alphabet's, and grades are ordered."""
+    frame = pd.DataFrame(cells, columns=["age", "job", "grade", "sex"])
+    frame = frame.astype({"job": pd.CategoricalDtype(JOBS), "grade": pd.CategoricalDtype(GRADES, ordered=True)})
+    return frame.astype({"sex": pd.CategoricalDtype(SEXES), "age": int})
+
+
+EVERYBODY = table(list(itertools.product(range(6), [*JOBS, np.nan], [*GRADES, np.nan], SEXES)))
+"""192 people, among them those without a job, or a grade."""
+PEOPLE = EVERYBODY.sample(400, replace=True, random_state=0, ignore_index=True)
+OK = (PEOPLE["age"] - 3 + 2.5 * PEOPLE["job"].isin(["clerk"]) + 2 * (PEOPLE["job"].isna() & (PEOPLE["sex"] == "F"))
+      - 3 * PEOPLE["grade"].isna() + PEOPLE["grade"].cat.codes + RNG.normal(0, 1, 400) > 0).astype(int)  # fmt: skip
+COMPLETE = PEOPLE.dropna().index
+
+
+@pytest.mark.parametrize("trained_on", ["missing values", "all values"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_missing_value_takes_the_branch_that_the_library_takes(name: str, trained_on: str) -> None:
+    rows = PEOPLE.index if trained_on == "missing values" else COMPLETE
+    model = MODELS[name].fit(PEOPLE.loc[rows], OK[rows])
+    positive = 1 if hasattr(model, "classes_") else "value >= 0.5"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ImportDifference)
+        network = vf.read(model, PEOPLE)
+        assert vf.read(model).source_sha256 == network.source_sha256    # compared on random points, missing values among them
+        schema = vf.Schema.infer(PEOPLE.assign(ok=OK), target="ok", positive=positive, model=model)
+    assert [(one.categories, one.missing) for one in schema.features[1:]] == [
+        ((*JOBS, "missing"), "missing"), ((*GRADES, "missing"), "missing"), (SEXES, None)]  # fmt: skip
+    own = predictions(model, EVERYBODY)[:, -1]
+    shown = runtime_outputs(network, schema.encode(schema.raw(EVERYBODY)).astype(np.float32))[:, -1]
+    np.testing.assert_allclose(shown, own, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost"])
+def test_verdicts_and_counterexamples_are_those_of_the_object(name: str) -> None:
+    model = MODELS[name].fit(PEOPLE, OK)
+    schema = vf.Schema.infer(PEOPLE.assign(ok=OK), target="ok", positive=1, protected=["job"], model=model)
+    people = EVERYBODY.astype(object).fillna("missing").itertuples(index=False, name=None)
+    decided = dict(zip(people, model.predict(EVERYBODY), strict=True))
+    statuses = set()
+    for grade, sex in itertools.product([*GRADES, "missing"], SEXES):
+        box = {"grade": grade, "sex": sex, "job": ["farmer", "missing"]}
+        query = vf.IndividualFairness(network=model, schema=schema, protected=["job"], box=box)
+        found = vf.verify(query)
+        alike = all(decided[age, "farmer", grade, sex] == decided[age, "missing", grade, sex] for age in range(6))
+        assert found.status is (vf.Status.PROVED if alike else vf.Status.VIOLATED)
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=model, schema=schema).accepted
+        if found.witness is not None:
+            pair = found.witness.rows(PEOPLE)
+            assert pair["job"].isna().sum() == 1
+            assert [f"ok {one}" for one in model.predict(pair)] == list(found.witness.decisions)
+        statuses.add(found.status)
+    assert len(statuses) == 2
+
+
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost"])
+def test_categories_are_the_objects_own_whatever_the_table_has(name: str) -> None:
+    """A table of other people has fewer categories, in another order."""
+    model = MODELS[name].fit(PEOPLE, OK)
+    others = PEOPLE[PEOPLE["job"] != "smith"].assign(ok=OK)
+    others["job"] = others["job"].cat.set_categories(["farmer", "clerk"])
+    schema = vf.Schema.infer(others, target="ok", positive=1, model=model)
+    assert schema["job"].categories == (*JOBS, "missing")
+    shown = runtime_outputs(vf.read(model), schema.encode(schema.raw(others)).astype(np.float32))[:, -1]
+    np.testing.assert_allclose(shown, predictions(model, others[list(PEOPLE)])[:, -1], atol=1e-6)
+
+
+def test_boosters_of_the_libraries_own_are_compared_at_missing_values() -> None:
+    for name, of in (("LightGBM", "booster_"), ("XGBoost", "get_booster")):
+        found = getattr(MODELS[name].fit(PEOPLE, OK), of)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ImportDifference)
+            vf.read(found() if callable(found) else found, PEOPLE)
+
+
+def test_zeros_that_are_missing_are_refused_beside_categories() -> None:
+    model = xgboost.XGBClassifier(**XGBOOST, missing=0).fit(PEOPLE, OK)
+    with pytest.raises(ModelError, match=r"takes the first of a column's categories for a missing value; fit it with"):
+        vf.read(model, PEOPLE)
+
+
+def test_columns_of_lightgbm_that_may_hold_categories() -> None:
+    """It lists categories without their columns, and notes the range of ordered ones like that of numbers."""
+    three, two = ["a", "b", "c"], ["F", "M"]
+    assert boosting._placed([three, two], ["[0:9]", "-1:1:0:2", "-1:0:1"]) == {1: three, 2: two}
+    assert boosting._placed([three, two], ["[0:9]", "[0:2]", "-1:0:1"]) == {1: three, 2: two}
+    assert boosting._placed([three, two], ["[0:9]", "[0:2]", "[0:1]", "-1:0:1", "[0.5:1]"]) == {}
+    assert boosting._placed([three, three, two], ["-1:0:1:2", "[0:2]", "[0:2]", "[-1:1]", "-1:0:1"]) == {4: two}
+    assert boosting._placed([three], ["[0:2]", "none"]) == {}
+
+
+def test_an_ordered_column_that_may_be_a_number_keeps_no_category_for_missing_values() -> None:
+    frame = PEOPLE.assign(flag=PEOPLE["age"] % 3)[["age", "job", "flag", "grade", "sex"]]   # 0, 1 and 2, as codes of grades
+    model = MODELS["LightGBM"].fit(frame, OK)
+    schema = vf.Schema.infer(frame.loc[COMPLETE].assign(ok=OK), target="ok", positive=1, model=model)
+    assert (schema["job"].categories, schema["grade"].categories) == (JOBS, GRADES)
+    with pytest.warns(vf.DraftWarning, match="column 'grade' has no value"):
+        vf.Schema.infer(frame.assign(ok=OK), target="ok", positive=1, model=model)
