@@ -261,7 +261,8 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
                 words = none[name].codes.categories
                 x[:, start] = random.integers(len(words), size=len(x))
                 cells = none[name].cells(words[x[:, start].astype(int)])
-                columns[name] = cells.astype(pd.CategoricalDtype([*none[name].known.values()]))
+                taken = package_of(model) == "sklearn"  # whose encoders tell None from NaN
+                columns[name] = cells if taken else cells.astype(pd.CategoricalDtype([*none[name].known.values()]))
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.models import additive, boosting
+from verifair.models import additive, boosting, histograms
 from verifair.models.columns import kind_of, names_of
 from verifair.models.objects import STEPS, exported, flat, package_of, parts
 
@@ -32,7 +32,7 @@ class MissingCategory:
         not know None, nor the text "nan"."""
         own = {one: word for word, one in self.known.items() if not absent(one)}
         cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
-        return cells.map(own).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
+        return cells.map(own.get).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
 
     @property
     def codes(self) -> pd.CategoricalDtype:
@@ -52,11 +52,13 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
     found, names = dict[str, MissingCategory](), names_of(model)
-    for place, known in boosting.categories(model, rows).items() if package_of(model) in ("xgboost", "lightgbm") else ():
-        own = {_word(one): one for one in known}
+    boosted = package_of(model) in ("xgboost", "lightgbm")
+    for place, known in (boosting.categories(model, rows) if boosted else histograms.categories(flat(model))).items():
+        own = {_word(one): one for one in known if not absent(one)}
         free = [word for word in ("nan", "None") if word not in own]
-        if free and len(own) == len(known):
-            found[exported(names[place]) if names else str(place)] = MissingCategory(word=free[0], value=np.nan, known=own)
+        if free and len(own) == sum(not absent(one) for one in known):
+            value = None if None in known else np.nan
+            found[exported(names[place]) if names else str(place)] = MissingCategory(word=free[0], value=value, known=own)
     if package_of(model) != "sklearn":
         return found
     for place, known, filled in _encoded(model):

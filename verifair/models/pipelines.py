@@ -13,10 +13,9 @@ from onnx import compose
 
 from encoders.errors import ModelError
 from encoders.network import Link
-from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import additive, boosting, columns, discriminants, forests, missing, mixtures, polynomials
+from verifair.models import additive, boosting, columns, discriminants, forests, histograms, missing, mixtures, polynomials
 from verifair.models.columns import OPSETS
 from verifair.models.objects import COMBINED, called, flat, last_of, members, package_of, parts, thawed, width_of, with_steps
 
@@ -37,7 +36,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
     _check_columns(model)
-    model = missing.in_words(missing.for_whole_rows(_rounded(_as_logistic(model))))
+    model = missing.in_words(missing.for_whole_rows(histograms.converted(_as_logistic(model))))
     last = last_of(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
@@ -71,6 +70,10 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
     trees = forests.convert(last)
     if trees is not None:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
+    sets = next((one for one in parts(last) if histograms.categories(one)), None)
+    if sets is not None and not hasattr(last, "calibrated_classifiers_"):
+        said = "asks about sets of categories, which are read of it alone, and not within another estimator"
+        raise ModelError(called(sets), f"{said}; fit it behind an encoder with categorical_features=None")
     if not hasattr(last, "classes_"):
         return _stored(_by_array(model, last), {})
     found, bins = mixtures.Unknown(f"{len(last.classes_)} classes"), _bins(model)
@@ -175,25 +178,6 @@ def _logit(within: Any, at: float, *, by_score: bool) -> float:
             raise ModelError(called(within), "shows a mean of probabilities, and a threshold of its scores says nothing about that")
         return at
     return at - 0.5 if shares else float(np.log(at / (1 - at))) if 0 < at < 1 else float(np.copysign(np.inf, at - 0.5))
-
-
-def _rounded(model: Any) -> Any:
-    """Return a pipeline with the thresholds of histogram-based trees rounded down to float32, as `boosting` rounds LightGBM's."""
-    if not hasattr(last_of(model), "_predictors"):
-        return model
-    _check_sets(last_of(model))
-    model = copy.deepcopy(model)
-    for round_of_trees in last_of(model)._predictors:
-        for tree in round_of_trees:
-            tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
-    return model
-
-
-def _check_sets(last: Any) -> None:
-    """Raise ModelError for histogram-based trees that ask about sets of categories."""
-    if np.any(getattr(last, "is_categorical_", None)):
-        remedy = "fit it behind an encoder with categorical_features=None, or use LightGBM or XGBoost"
-        raise ModelError(called(last), f"asks about sets of categories, which skl2onnx does not convert; {remedy}")
 
 
 def _as_logistic(model: Any) -> Any:

@@ -125,7 +125,8 @@ class LabelledTable:
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
         column, kind, own = self.frame[name], "one-hot", (self.missing or {}).get(exported(name))
         if categories is None and own is not None:  # the model takes codes, and has one for missing values, which a table may lack
-            categories, kind = [*own.known, *([own.word] if column.isna().any() else [])], "categorical"
+            empty = own.words(column[column.isna()])
+            categories, kind = [*own.known, *([own.word] if len(empty) and empty.notna().all() else [])], "categorical"
         if categories is not None:
             known, word = list(categories), self._of_missing(name, categories)
             if holds_truths(column) and set(known) <= ({0, 1} if word is None else {*TRUTHS, word}):

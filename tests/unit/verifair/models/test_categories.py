@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, StackingRegressor, VotingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import verifair as vf
 from encoders.errors import ModelError
@@ -19,6 +23,7 @@ JOBS, GRADES, SEXES = ("smith", "clerk", "farmer"), ("low", "mid", "high"), ("F"
 RNG = np.random.default_rng(0)
 LIGHTGBM = {"n_estimators": 4, "verbose": -1, "min_child_samples": 2, "min_data_per_group": 2, "cat_smooth": 1, "n_jobs": 1}
 XGBOOST = {"n_estimators": 4, "max_depth": 3, "enable_categorical": True, "n_jobs": 1}
+HISTOGRAMS = {"max_iter": 4, "min_samples_leaf": 3, "categorical_features": "from_dtype"}
 MODELS = {
     "LightGBM": lightgbm.LGBMClassifier(**LIGHTGBM),
     "LightGBM, sets": lightgbm.LGBMClassifier(**LIGHTGBM, max_cat_to_onehot=1),
@@ -27,6 +32,9 @@ MODELS = {
     "XGBoost": xgboost.XGBClassifier(**XGBOOST, max_cat_to_onehot=9),
     "XGBoost, sets": xgboost.XGBClassifier(**XGBOOST, max_cat_to_onehot=1),
     "XGBoost, values": xgboost.XGBRegressor(**XGBOOST),
+    "histograms": HistGradientBoostingClassifier(**HISTOGRAMS),
+    "histograms, one question": HistGradientBoostingClassifier(**HISTOGRAMS, max_leaf_nodes=2),
+    "histograms, values": HistGradientBoostingRegressor(**HISTOGRAMS),
 }
 
 
@@ -56,14 +64,15 @@ def test_a_missing_value_takes_the_branch_that_the_library_takes(name: str, trai
         network = vf.read(model, PEOPLE)
         assert vf.read(model).source_sha256 == network.source_sha256    # compared on random points, missing values among them
         schema = vf.Schema.infer(PEOPLE.assign(ok=OK), target="ok", positive=positive, model=model)
+    known = [sorted(JOBS), sorted(GRADES)] if "histograms" in name else [JOBS, GRADES]  # the order of codes
     assert [(one.categories, one.missing) for one in schema.features[1:]] == [
-        ((*JOBS, "missing"), "missing"), ((*GRADES, "missing"), "missing"), (SEXES, None)]  # fmt: skip
+        *(((*words, "missing"), "missing") for words in known), (SEXES, None)]  # fmt: skip
     own = predictions(model, EVERYBODY)[:, -1]
     shown = runtime_outputs(network, schema.encode(schema.raw(EVERYBODY)).astype(np.float32))[:, -1]
     np.testing.assert_allclose(shown, own, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["LightGBM", "XGBoost"])
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost", "histograms"])
 def test_verdicts_and_counterexamples_are_those_of_the_object(name: str) -> None:
     model = MODELS[name].fit(PEOPLE, OK)
     schema = vf.Schema.infer(PEOPLE.assign(ok=OK), target="ok", positive=1, protected=["job"], model=model)
@@ -86,14 +95,14 @@ def test_verdicts_and_counterexamples_are_those_of_the_object(name: str) -> None
     assert len(statuses) == 2
 
 
-@pytest.mark.parametrize("name", ["LightGBM", "XGBoost"])
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost", "histograms"])
 def test_categories_are_the_objects_own_whatever_the_table_has(name: str) -> None:
     """A table of other people has fewer categories, in another order."""
     model = MODELS[name].fit(PEOPLE, OK)
     others = PEOPLE[PEOPLE["job"] != "smith"].assign(ok=OK)
     others["job"] = others["job"].cat.set_categories(["farmer", "clerk"])
     schema = vf.Schema.infer(others, target="ok", positive=1, model=model)
-    assert schema["job"].categories == (*JOBS, "missing")
+    assert schema["job"].categories == (*(sorted(JOBS) if name == "histograms" else JOBS), "missing")
     shown = runtime_outputs(vf.read(model), schema.encode(schema.raw(others)).astype(np.float32))[:, -1]
     np.testing.assert_allclose(shown, predictions(model, others[list(PEOPLE)])[:, -1], atol=1e-6)
 
@@ -129,3 +138,51 @@ def test_an_ordered_column_that_may_be_a_number_keeps_no_category_for_missing_va
     assert (schema["job"].categories, schema["grade"].categories) == (JOBS, GRADES)
     with pytest.warns(vf.DraftWarning, match="column 'grade' has no value"):
         vf.Schema.infer(frame.assign(ok=OK), target="ok", positive=1, model=model)
+
+
+def test_histogram_trees_take_words_numbers_and_truth_values_for_categories() -> None:
+    """Their encoder knows None as a category, and NaN as none."""
+    words = PEOPLE.astype({"job": object, "grade": object}).where(PEOPLE.notna(), None)
+    numbers = PEOPLE.assign(job=PEOPLE["job"].cat.codes.replace(-1, np.nan), sex=pd.Categorical(PEOPLE["sex"] == "F"))
+    for frame, names, categories in (
+        (words, ["job", "grade", "sex"], {"job": (*sorted(JOBS), "missing"), "sex": SEXES}),
+        (numbers, ["job", "grade", "sex"], {"job": ("0", "1", "2", "missing"), "sex": ("False", "True")}),
+    ):
+        model = HistGradientBoostingClassifier(**HISTOGRAMS | {"categorical_features": names}).fit(frame, OK)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ImportDifference)
+            network = vf.read(model, frame)
+            assert vf.read(model).source_sha256 == network.source_sha256
+            schema = vf.Schema.infer(frame.assign(ok=OK), target="ok", positive=1, model=model)
+        assert {name: schema[name].categories for name in categories} == categories
+        shown = runtime_outputs(network, schema.encode(schema.raw(frame)).astype(np.float32))[:, -1]
+        np.testing.assert_allclose(shown, predictions(model, frame)[:, -1], atol=1e-6)
+    both = words.assign(job=words["job"].where(words["age"] > 0, np.nan), ok=OK)
+    model = HistGradientBoostingClassifier(**HISTOGRAMS | {"categorical_features": ["job", "grade", "sex"]}).fit(words, OK)
+    with pytest.warns(vf.DraftWarning, match="column 'job' has no value"):
+        assert vf.Schema.infer(both, target="ok", positive=1, model=model)["job"].missing is None
+
+
+def test_many_categories_of_histogram_trees_are_those_of_every_word() -> None:
+    """More than 32, so that a set takes more than one number, and more than one run of them goes left."""
+    frame = pd.DataFrame({"town": pd.Categorical(RNG.integers(0, 80, 2000).astype(str)), "age": RNG.integers(0, 9, 2000)})
+    frame["town"] = frame["town"].where(RNG.random(2000) > 0.1)
+    y = (frame["town"].cat.codes * 7 % 11 + frame["age"] > 8).astype(int)
+    model = HistGradientBoostingClassifier(**HISTOGRAMS).fit(frame, y)
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", positive=1, model=model)
+    shown = runtime_outputs(vf.read(model), schema.encode(schema.raw(frame)).astype(np.float32))[:, -1]
+    np.testing.assert_allclose(shown, predictions(model, frame)[:, -1], atol=1e-6)
+
+
+def test_sets_of_categories_within_other_estimators_are_refused_in_one_line() -> None:
+    trees = MODELS["histograms"]
+    for model, match in (
+        (VotingClassifier([("a", trees), ("b", trees)], voting="soft"), "read of it alone, .*; fit it behind an encoder"),
+        (StackingRegressor([("a", MODELS["histograms, values"])], cv=2), "read of it alone, .*; fit it behind an encoder"),
+        (make_pipeline(FunctionTransformer(), trees), "read of a table's columns alone; fit it without steps before it"),
+        (CalibratedClassifierCV(trees, ensemble=False, cv=2), r"it decides as its calibrated_classifiers_\[0\].estimator does"),
+    ):
+        with pytest.raises(ModelError, match=match):
+            vf.read(model.fit(PEOPLE, OK), PEOPLE)
+    with pytest.raises(ModelError, match="on a table with names, or behind an encoder"):
+        vf.read(HistGradientBoostingClassifier(categorical_features=[1]).fit(PEOPLE.assign(job=0, grade=1, sex=2).to_numpy(), OK))

@@ -607,14 +607,6 @@ def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
         vf.read(model, X[WORDS].assign(sex="M"))
 
 
-def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None:
-    frame = X.assign(**{name: X[name].astype("category") for name in WORDS})
-    trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
-    for model in (trees, CalibratedClassifierCV(trees, ensemble=False, cv=2)):
-        with pytest.raises(ModelError, match="sets of categories, which skl2onnx does not convert; fit it behind an encoder"):
-            vf.read(model.fit(frame, Y), frame)
-
-
 @pytest.mark.parametrize("around", ["outside", "within", "calibrated"])
 def test_zeros_of_a_sparse_matrix_are_missing_values_to_members_as_well(around: str) -> None:
     """To those of XGBoost, and to no others."""
