@@ -52,14 +52,18 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
     found, names = dict[str, MissingCategory](), names_of(model)
-    boosted = package_of(model) in ("xgboost", "lightgbm")
-    for place, known in (boosting.categories(model, rows) if boosted else histograms.categories(flat(model))).items():
+    package, coded = package_of(model), dict[int, list[Any]]()
+    if package in ("xgboost", "lightgbm"):
+        coded = boosting.categories(model, rows)
+    elif package == "sklearn":
+        coded = histograms.categories(flat(model))
+    for place, known in coded.items():
         own = {_word(one): one for one in known if not absent(one)}
         free = [word for word in ("nan", "None") if word not in own]
         if free and len(own) == sum(not absent(one) for one in known):
             value = None if None in known else np.nan
             found[exported(names[place]) if names else str(place)] = MissingCategory(word=free[0], value=value, known=own)
-    if package_of(model) != "sklearn":
+    if package != "sklearn":
         return found
     for place, known, filled in _encoded(model):
         none = [(str(one), one) for one in known if absent(one)]

@@ -17,6 +17,7 @@ from encoders.errors import ModelError
 from encoders.onnx.runtime import runtime_outputs
 from verifair.models import boosting
 from verifair.models.compare import ImportDifference, predictions
+from verifair.models.missing import missing_categories
 
 lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
 JOBS, GRADES, SEXES = ("smith", "clerk", "farmer"), ("low", "mid", "high"), ("F", "M")
@@ -186,3 +187,17 @@ def test_sets_of_categories_within_other_estimators_are_refused_in_one_line() ->
             vf.read(model.fit(PEOPLE, OK), PEOPLE)
     with pytest.raises(ModelError, match="on a table with names, or behind an encoder"):
         vf.read(HistGradientBoostingClassifier(categorical_features=[1]).fit(PEOPLE.assign(job=0, grade=1, sex=2).to_numpy(), OK))
+
+
+def test_a_module_with_steps_of_its_own_is_no_pipeline() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Steps(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = torch.nn.ModuleList([torch.nn.Linear(2, 1)])
+
+        def forward(self, x: Any) -> Any:
+            return self.steps[0](x)
+
+    assert missing_categories(Steps()) == {}
