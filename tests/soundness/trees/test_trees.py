@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joblib import parallel_config
+from scipy.special import expit
 
 import verifair as vf
 from encoders.errors import ModelError
@@ -83,6 +84,30 @@ def fair(groups: Iterator[list[Fraction]], epsilon: float | None) -> bool:
     if epsilon is None:
         return not any(min(group) <= 0 < max(group) for group in groups)
     return not any(exceeds(max(group), min(group), epsilon) for group in groups)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_set_of_64_categories_fills_a_machine_word(seed: int, tmp_path: Path) -> None:
+    """The last category is the sign of an int64, which a set of categories is."""
+    rng = np.random.default_rng(seed)
+    names = [f"c{k}" for k in range(64)]
+    of = schema_of(one_hot("c", *names), categorical("p", "f", "m"), integer("a", 0, 2), positive="logit > 0")
+    start, last = int(of.domain.start[of.index("c")]), 63
+    trees = [random_tree(rng, of.domain.columns, 4) for _ in range(6)]
+    trees += [(start + last, "BRANCH_LEQ", 0.5, random_tree(rng, of.domain.columns, 4), random_tree(rng, of.domain.columns, 4))]
+    model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns))
+    every = np.array(list(itertools.product(range(64), range(2), range(3))), dtype=float)
+    logits = model.forward(of.domain.encode(every))[:, 0].reshape(64, 2, 3)
+    apart = np.abs(expit(logits[:, 0]) - expit(logits[:, 1])).max(axis=1)
+    for low, high in ((0, 63), (62, 63), (63, 63), (0, 62)):
+        most = float(apart[low : high + 1].max())
+        for epsilon, status in ((most + 1e-6, vf.Status.PROVED), (most - 1e-6, vf.Status.VIOLATED)):
+            if epsilon > 0:
+                query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon,
+                                              box={"c": (names[low], names[high])})
+                found = vf.verify(query, budget=vf.Budget(seconds=60))
+                assert found.status is status
+                assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
 
 
 @pytest.mark.parametrize("seed", draws(30))

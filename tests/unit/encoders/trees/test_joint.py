@@ -12,6 +12,7 @@ import pytest
 
 from encoders.domain import Domain
 from encoders.onnx.reader import read_model
+from encoders.trees import twin
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, Preorder
@@ -68,6 +69,18 @@ def test_leaves_hold_the_pair_of_every_row(seed: int, tmp_path: Path) -> None:
         if (pairs[0][k] == pairs[1][k]).all():
             assert totals[0] == 0
     assert met == set(range(len(joint.leaf1)))      # no way that no row goes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_orders_of_the_copies_share_their_trees(seed: int, tmp_path: Path) -> None:
+    ensemble, domain, cells, _, v = joint_of(np.random.default_rng(seed), tmp_path / "m.onnx")
+    asked = cells.variable == v
+    one, two = (asked & (ensemble.column % 2 == k) for k in range(2))
+    first, second = (twin._join(ensemble, domain, asked.tobytes(), a.tobytes(), b.tobytes()) for a, b in ((one, two), (two, one)))
+    assert first.trees is second.trees
+    assert np.array_equal(first.leaf1, second.leaf2) and np.array_equal(first.leaf2, second.leaf1)
+    p, q = 0.25, -0.75
+    assert np.array_equal(first.worth(np.ones(1)).rounded(p, q)[0], second.worth(np.ones(1)).rounded(q, p)[0])
 
 
 @pytest.mark.parametrize("seed", range(6))
