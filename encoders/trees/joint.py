@@ -26,8 +26,8 @@ from encoders.trees.ensemble import TreeEnsemble
 
 BITS = 51
 """Bits of the sums: two fewer than a float64 number has."""
-KEPT = 0.75
-"""Collapsed trees are kept if they have at most this share of the nodes; otherwise they are no faster, and would be held twice."""
+MANY, KEPT = 1 << 20, 0.75
+"""Of trees with so many nodes, collapsed ones are kept only if they have at most this share: they would be held twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +143,7 @@ def line_trees(trees: Preorder, every: Sequence[tuple[Array, float]]) -> LineTre
     """Return the trees collapsed for S lines. every: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
     adds = held(np.stack([leaves for leaves, _ in every], axis=1))
     variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
-    if len(variable) <= KEPT * len(trees.variable):
+    if len(trees.variable) < MANY or len(variable) <= KEPT * len(trees.variable):
         trees = replace(trees, variable=variable, cut=cut, right=right, root=root)
     return LineTrees(trees=trees, adds=adds, base=held(np.array([base for _, base in every])))
 

@@ -78,7 +78,8 @@ def test_both_orders_of_the_copies_share_their_trees(seed: int, tmp_path: Path) 
     one, two = (asked & (ensemble.column % 2 == k) for k in range(2))
     first, second = (twin._join(ensemble, domain, asked.tobytes(), a.tobytes(), b.tobytes()) for a, b in ((one, two), (two, one)))
     assert first.trees is second.trees
-    assert np.array_equal(first.leaf1, second.leaf2) and np.array_equal(first.leaf2, second.leaf1)
+    assert np.array_equal(first.leaf1, second.leaf2)
+    assert np.array_equal(first.leaf2, second.leaf1)
     p, q = 0.25, -0.75
     assert np.array_equal(first.worth(np.ones(1)).rounded(p, q)[0], second.worth(np.ones(1)).rounded(q, p)[0])
 
