@@ -4,7 +4,9 @@ The score of class c is  log prior - log det S_c / 2 - (x - m_c)^T S_c^-1 (x - m
 less that of the first class the quadratic part is  u^T M u  with u = (x - centre) / scale and M symmetric, so it is a sum of
 squares,  sum_k lambda_k (v_k . u)^2,  with M's eigenvalues and eigenvectors: as many as there are columns, and not as many as
 there are pairs of them, which products would be. The units of u are about the columns' deviations, so that no column is lost beside
-a larger one: powers of 2, and the centre is half a multiple of them, so that folding them into weights rounds little or nothing.
+a larger one: powers of 2. The centre is next to the mean of the class in which a column varies least, so that large numbers do
+not cancel there in float32 (a category that one class never has varies by 1e-9 in it); it is half a multiple of such units of that
+class, so that folding it into weights rounds little or nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from encoders.network import Array
 from verifair.models.objects import called, own_of_sklearn
 
 NOTHING = 1e-12
-"""Eigenvalues no larger than this share of the largest are 0 up to rounding."""
+"""Eigenvalues no larger than this share of the largest are 0 up to rounding; without pairs of columns, this share of the classes'."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,9 +46,10 @@ def scores(model: Any) -> Quadratic:
     Raises ModelError where they are not finite: a class without a chance, or a variance of 0.
     """
     means, prior, inverse, log_det, variance = _fitted(model)
-    scale = np.sqrt(prior @ (variance + (means - prior @ means) ** 2))
-    scale = np.exp2(np.rint(np.log2(np.where(scale > 0, scale, 1.0))))
-    centre = (np.rint(2 * (prior @ means) / scale) * scale / 2).astype(np.float32).astype(np.float64)
+    scale, unit = (np.exp2(np.rint(np.log2(np.where(one > 0, one, 1.0)) / 2)) for one in (
+        prior @ (variance + (means - prior @ means) ** 2), variance.min(axis=0)))
+    middle = means[variance.argmin(axis=0), np.arange(len(scale))]
+    centre = (np.rint(2 * middle / unit) * unit / 2).astype(np.float32).astype(np.float64)
     moved = means - centre
     pulled = np.einsum("cij,cj->ci", inverse, moved)
     constant = np.log(prior) - (log_det + (moved * pulled).sum(axis=1)) / 2
@@ -57,13 +60,15 @@ def scores(model: Any) -> Quadratic:
     diagonal = all(np.array_equal(one, np.diag(np.diag(one))) for one in quadratics)
     if diagonal:
         directions, squares = np.eye(len(scale)), np.diagonal(quadratics, axis1=1, axis2=2)
+        largest = np.diagonal(inverse, axis1=1, axis2=2).max(axis=0) * np.square(scale) / 2
     else:
         values, vectors = np.linalg.eigh(quadratics)
         directions = np.concatenate(vectors.swapaxes(1, 2))
         squares = np.zeros((len(values), values.size))
         for c, own in enumerate(values):
             squares[c, c * len(own) : (c + 1) * len(own)] = own
-    some = np.abs(squares).max(axis=0) > NOTHING * np.abs(squares).max()
+        largest = np.abs(squares).max()
+    some = np.abs(squares).max(axis=0) > NOTHING * largest
     return Quadratic(
         centre=centre, directions=directions[some] / scale, squares=squares[:, some], line=lines, constant=constant
     )
