@@ -19,8 +19,8 @@ def with_columns(model: Model, place: Integers, columns: int) -> Model:
         trees = replace(trees, column=np.where(trees.column < 0, trees.column, place[trees.column]), columns=columns, feeds=feeds)
         if not isinstance(model, MeanOfTrees):
             return trees
-        lines = None if model.lines is None else model.lines @ np.eye(columns)[place]
-        return replace(model, trees=trees, feeds=feeds, lines=lines)
+        lines, squares = (None if one is None else one @ np.eye(columns)[place] for one in (model.lines, model.squares))
+        return replace(model, trees=trees, feeds=feeds, lines=lines, squares=squares)
     assert isinstance(model, Network), type(model)
     pick = np.eye(columns)[place]  # 0 and 1, so that products are exact; `replace` would read a smooth layer's slope
     (first, *others), records = model.layers, model.rounding

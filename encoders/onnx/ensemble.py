@@ -8,11 +8,13 @@ onnxruntime itself. A feature made of a block of categories is evaluated at ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.curves.layer import Curve
 from encoders.errors import ModelError
+from encoders.exact.affine import ExactMatrix, as_column, as_vector
 from encoders.network import Array, Feed, Floats, Integers, Link
 from encoders.onnx.feed import WHOLE, make_legal
 from encoders.onnx.file import LogitsModel, StoredModel, class_labels, class_names
@@ -49,11 +51,12 @@ def tree_ensemble(
     stored: StoredModel, logits: LogitsModel, reading: Reading, final: Tensor, feeds: tuple[Feed, ...], place: Integers, *,
     lines: bool = False,
 ) -> TreeEnsemble:
-    """Return the ensemble that a graph computes. With `lines`, linear functions of the columns may be added; they are left out.
-    Raises ModelError for any other computation, naming node and operator."""
+    """Return the ensemble that a graph computes. With `lines`, functions of the columns may be added; they are left out.
+    Raises ModelError for any other computation, naming node and operator.   final: without squares (`expanded`)."""
     at = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
     source = reading.sources[at]
-    others = [one for k, one in enumerate(reading.sources) if k not in (0, at)]
+    apart = [lines and one.curve == Curve.SQUARE and k not in final.terms for k, one in enumerate(reading.sources)]
+    others = [one for k, one in enumerate(reading.sources) if k not in (0, at) and not apart[k]]
     trees, x = source.trees, source.pre
     assert trees is not None
     assert x is not None
@@ -96,33 +99,68 @@ def tree_ensemble(
         raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error
 
 
+def expanded(final: Tensor, sources: Sequence[NeuronSource]) -> tuple[Tensor, ExactMatrix | None]:
+    """Return scores without squares of linear functions of one column each, and what the squares of the columns are multiplied by
+    in them, None for nothing:  (a x + b)^2 = a^2 x^2 + 2 b (a x + b) - b^2,  exactly.
+
+    Of columns far from 0 large numbers cancel then. They are rounded to float64 in the end, which moves a score by less than
+    rounding the column to float32 may."""
+    found: ExactMatrix | None = None
+    for k, term in final.terms.items():
+        pre = sources[k].pre
+        own = None if pre is None or set(pre.terms) != {0} else pre.terms[0]
+        if sources[k].curve != Curve.SQUARE or own is None or np.bincount(own.row[own.entries.nonzero]).max(initial=0) > 1:
+            continue
+        assert pre is not None
+        squares = term @ ExactMatrix(start=own.start, column=own.column, entries=own.entries * own.entries)
+        found = squares if found is None else found + squares
+        rest = replace(final, terms={s: one for s, one in final.terms.items() if s != k})
+        final = rest.plus(pre.scale(pre.const + pre.const).map(term, final.shape))
+        final = final.shift(-as_vector(term @ as_column(pre.const * pre.const)))
+        final = replace(final, inexact=tuple(dict.fromkeys([*final.inexact, sources[k].node])))
+    return final, found
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearScores:
-    """Linear terms of m scores in the columns: weights (m, n); and the sizes of the parts of these (m, n) and of constants (m,).
+class ColumnScores:
+    """Terms of m scores in the columns and their squares: weights (m, n), for squares None if there are none; and the sizes of the
+    parts of both (m, n) and of constants (m,).
 
     rounded: nodes whose constants gave weights that are no float64 numbers.
     """
 
     weight: Array
+    square: Array | None
     size: Array
+    square_size: Array
     constant: Array
     rounded: tuple[str, ...]
 
     @classmethod
-    def of(cls, stored: StoredModel, final: Tensor, place: Integers) -> LinearScores | None:
-        """Return the linear terms of scores of trees and columns; None if there are none. Raises ModelError for numbers out of
+    def of(cls, stored: StoredModel, final: Tensor, squares: ExactMatrix | None, place: Integers) -> ColumnScores | None:
+        """Return the terms in columns of scores of trees and columns; None if there are none. Raises ModelError for numbers out of
         range."""
-        term = final.terms.get(0)
-        if term is None:
+        if final.terms.get(0) is None and squares is None:
             return None
-        weight, size = np.zeros((2, final.size, len(place)))
-        numbers, same = term.entries.rounded()
-        np.add.at(weight, (term.row, place[term.column]), numbers)
-        np.add.at(size, (term.row, place[term.column]), term.entries.size)
-        if not np.isfinite(weight).all():
+        found, sizes = np.zeros((2, 2, final.size, len(place)))
+        same = True
+        for k, term in enumerate((final.terms.get(0), squares)):
+            if term is not None:
+                numbers, exactly = term.entries.rounded()
+                np.add.at(found[k], (term.row, place[term.column]), numbers)
+                np.add.at(sizes[k], (term.row, place[term.column]), term.entries.size)
+                same = same and exactly
+        if not np.isfinite(found).all():
             raise ModelError(stored.path, f"folding its constants leaves the range of float64 (nodes {list(final.inexact)})")
-        constant = np.asarray(final.const.size, dtype=np.float64)
-        return cls(weight=weight, size=size, constant=constant, rounded=() if same else tuple(final.inexact))
+        return cls(weight=found[0], square=None if squares is None else found[1], size=sizes[0], square_size=sizes[1],
+                   constant=np.asarray(final.const.size, dtype=np.float64), rounded=() if same else tuple(final.inexact))
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """Return what columns add to the scores of rows (B, n), and the size of the numbers that this is made of."""
+        found, size = x @ self.weight.T, np.abs(x) @ self.size.T + self.constant
+        if self.square is not None:
+            found, size = found + (x * x) @ self.square.T, size + (x * x) @ self.square_size.T
+        return found, size
 
 
 def _plain(final: Tensor, at: int) -> bool:
@@ -285,7 +323,7 @@ def _number(key: Integers, *, whole: bool) -> Array:
 
 def check_trees(
     stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, x: Floats, random: np.random.Generator,
-    lines: LinearScores | None = None,
+    lines: ColumnScores | None = None,
 ) -> Floats:
     """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds. Returns
     all these rows.
@@ -301,8 +339,8 @@ def check_trees(
     known = float32_errors(model)
     allowed = np.where(np.isfinite(known), known, (len(model.root) + 8) * 2.0**-23 * size)
     if lines is not None:
-        reach = np.abs(rows.astype(np.float64)) @ lines.size.T + lines.constant
-        here, allowed = here + rows.astype(np.float64) @ lines.weight.T, allowed + (lines.weight.shape[1] + 16) * 2.0**-23 * reach
+        added, reach = lines.at(rows.astype(np.float64))
+        here, allowed = here + added, allowed + (lines.weight.shape[1] + 16) * 2.0**-23 * reach
     if here.shape != there.shape:
         raise ModelError(stored.path, f"the import gives {here.shape[1]} scores, onnxruntime {there.shape[1]}; please report it")
     wrong = ~(np.abs(here - there) <= allowed)

@@ -15,7 +15,7 @@ from encoders.curves.layer import Curve
 from encoders.errors import ModelError
 from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
-from encoders.onnx.ensemble import LinearScores, check_trees, tree_ensemble
+from encoders.onnx.ensemble import ColumnScores, check_trees, expanded, tree_ensemble
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
@@ -68,9 +68,10 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     feeds, place = reading.inputs.layout()
     random = np.random.default_rng(seed)
     if any(source.trees is not None for source in reading.sources):
+        final, squares = expanded(final, reading.sources) if whole.mean is not None else (final, None)
         ensemble = tree_ensemble(stored, logits, reading, final, feeds, place, lines=whole.mean is not None)
         ensemble = replace(ensemble, source=str(stored.path), stored=stored.data, output=output)
-        lines = LinearScores.of(stored, final, place)
+        lines = ColumnScores.of(stored, final, squares, place)
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
         for feed in feeds:
             make_legal(feed, points, random)
@@ -98,7 +99,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     return replace(network, doubt=doubt(network))
 
 
-def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: LinearScores | None, x: Floats) -> Model:
+def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: ColumnScores | None, x: Floats) -> Model:
     """Return the sum of functions of trees' scores that a graph computes, after comparing outputs and decisions at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
@@ -120,6 +121,7 @@ def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: L
         link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
         rounded=trees.rounded if lines is None else tuple(dict.fromkeys([*trees.rounded, *lines.rounded])), feeds=trees.feeds,
         classes=class_names(stored.model, 2), trees=trees, ramps=ramps, lines=None if lines is None else lines.weight,
+        squares=None if lines is None else lines.square,
     )
 
 

@@ -2,10 +2,10 @@
 
     p = constant + sum over k of  weight_k h_k(scale_k (f_k - shift_k)),        h_k the logistic function, or cut off at 0 and 1,
 
-f_k one of the scores, a sum of trees and of columns times numbers (`lines`), or the logistic function of one (`chances`), weights
-of 0 or more, scales above 0. So p grows with every score: over a box it lies between its values at the least scores and at the
-largest ones, and of two copies the one all of whose scores are at least the other's has no smaller p. p is a mean of probabilities,
-or the log-odds of one (stacking).
+f_k one of the scores, a sum of trees, of columns times numbers (`lines`) and of their squares times numbers (`squares`), or the
+logistic function of one (`chances`), weights of 0 or more, scales above 0. So p grows with every score: over a box it lies between
+its values at the least scores and at the largest ones, and of two copies the one all of whose scores are at least the other's has
+no smaller p. p is a mean of probabilities, or the log-odds of one (stacking).
 Isotonic calibration is a sum of ramps, one between every two of its plateaus; a share of votes itself is one ramp, from 0 to 1.
 """
 
@@ -88,6 +88,8 @@ class MeanOfTrees(Model):
     ramps: Ramps
     lines: Array | None = None
     """(m, n) what the columns of a row are multiplied by, and added to each sum of trees; None: nothing is."""
+    squares: Array | None = None
+    """(m, n) what their squares are multiplied by, and added too; None without `lines`, and where nothing is."""
     at: float = 0.0
     below: bool = False
 
@@ -102,6 +104,7 @@ class MeanOfTrees(Model):
     @property
     def built(self) -> str:
         sums = "sums of trees" if self.lines is None else "sums of trees and linear functions"
+        sums = sums if self.squares is None else "sums of trees and quadratic functions"
         return f"a mean of functions of {self.trees.outputs:,} {sums}: {self.trees.built}"
 
     @property
@@ -165,8 +168,11 @@ class MeanOfTrees(Model):
 
     @property
     def straight(self) -> Booleans:
-        """(n,) columns that are multiplied by numbers, and added."""
-        return np.zeros(self.inputs, dtype=bool) if self.lines is None else np.asarray((self.lines != 0).any(axis=0))
+        """(n,) columns that are multiplied by numbers, they or their squares, and added."""
+        found = np.zeros(self.inputs, dtype=bool)
+        for each in (self.lines, self.squares):
+            found |= False if each is None else (each != 0).any(axis=0)
+        return found
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         # leaves may differ that add up alike, and scores on one plateau
@@ -194,13 +200,14 @@ class MeanOfTrees(Model):
     def sums(self, x: Any) -> Any:
         """Return what trees and columns add up to (B, m), in the arithmetic of rows x (B, n)."""
         found = self.trees.forward(x)
-        if self.lines is None:
-            return found
-        if isinstance(x, Dyadic):
-            return found + total(x[:, None] * exact(self.lines), axis=2)
-        if x.dtype == object:
-            return found + x @ np.vectorize(Fraction, otypes=[object])(self.lines).T
-        return found + x @ self.lines.T
+        for power, factor in ((x, self.lines), (x if self.squares is None else x * x, self.squares)):
+            if factor is None:
+                continue
+            if isinstance(power, Dyadic):
+                found = found + total(power[:, None] * exact(factor), axis=2)
+            else:
+                found = found + power @ (np.vectorize(Fraction, otypes=[object])(factor) if x.dtype == object else factor).T
+        return found
 
     def margins(self, scores: Array) -> Array:
         """Return margins (B,) of float64 scores (B, m)."""

@@ -1,7 +1,9 @@
-"""Linear functions of columns as trees, for a search that works on trees only: one tree a variable, a leaf for each of its values.
+"""Linear and quadratic functions of columns as trees, for a search that works on trees only: one tree a variable, a leaf for each of
+its values.
 
 Whole numbers and categories have a leaf each, and the only errors are roundings of products. For real numbers, and very many whole
-ones, a leaf covers a part of the range: its value is that in the middle, and a second number is the ends' distance from it.
+ones, a leaf covers a part of the range: its value is the middle between the least and the largest there, and a second number is
+their distance from it.
 Values at which copies are compared have leaves of their own: if both copies take one leaf, their difference is 0. So have the ends
 of the questions' boxes, and some values between them, so that errors in a small box are small. Thresholds of the trees end parts as
 well: the least and the largest value over a cell between them are those of rows in it.
@@ -44,7 +46,8 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
             asked = np.append(differ, _between(whole, *(end[:, v] for end in boxes)))
             told = np.append(cuts[v], cuts[v] + 1.0 if whole else [])      # both ends of cells
             alone[v] = np.union1d(asked, told if len(told) <= OF_BOXES else []).tobytes()
-    return _with_stairs(network.trees, network.lines.tobytes(), domain, tuple(alone))
+    squares = np.zeros_like(network.lines) if network.squares is None else network.squares
+    return _with_stairs(network.trees, np.stack([network.lines, squares]).tobytes(), domain, tuple(alone))
 
 
 def _between(whole: bool, *ends: Array) -> Array:
@@ -61,16 +64,18 @@ def _between(whole: bool, *ends: Array) -> Array:
 
 @lru_cache(maxsize=HELD)
 def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, alone: tuple[bytes, ...]) -> TreeEnsemble:
-    lines = np.frombuffer(given).reshape(trees.outputs, trees.columns)
+    factors = np.frombuffer(given).reshape(2, trees.outputs, trees.columns)     # of columns, and of their squares
     nodes = _Nodes(first=len(trees.column), root=trees.root.tolist(), nodes=[], values=[])
     for v in range(domain.variables):
         own = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
-        if not lines[:, own].any():
+        if not factors[:, :, own].any():
             continue
         if domain.one_hot[v]:
-            nodes.categories(own.start, np.concatenate([lines[:, own].T, np.zeros_like(lines[:, own].T)], axis=1))
+            adds, rounds = factors[:, :, own].sum(axis=0).T, factors[:, :, own].all(axis=0).T
+            nodes.categories(own.start, np.concatenate([adds, 2.0**-51 * np.abs(adds) * rounds], axis=1))
         else:
-            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start], np.frombuffer(alone[v])))
+            weight, square = factors[:, :, own.start]
+            nodes.numbers(own.start, *_parts(domain, v, weight, square, np.frombuffer(alone[v])))
     column, threshold, left, right = (np.array(one) for one in zip(*nodes.nodes, strict=True))
     value = np.concatenate([np.concatenate([trees.value, np.zeros_like(trees.value)], axis=1), np.array(nodes.values)])
     return replace(
@@ -86,9 +91,10 @@ def _each(domain: Domain, v: int) -> bool:
     return bool(domain.integer[v] and domain.upper[v] - domain.lower[v] < VALUES)
 
 
-def _parts(domain: Domain, v: int, weight: Array, alone: Array) -> tuple[Array, Array]:
-    """Return the ends of the K parts of a number, in its column (K,); and for each part the value of  weight (m,) x column  in the
-    middle, and its distance from the ends' values (K, 2 m).   alone: raw values that are parts by themselves."""
+def _parts(domain: Domain, v: int, weight: Array, square: Array, alone: Array) -> tuple[Array, Array]:
+    """Return the ends of the K parts of a number, in its column (K,); and for each part the middle between the least and the largest
+    value of  weight x + square x^2,  both (m,), and their distance from it (K, 2 m).   alone: raw values that are parts by
+    themselves."""
     low, high = float(domain.lower[v]), float(domain.upper[v])
     if not np.isfinite([low, high]).all():
         raise ModelError("model", "has a linear function of a number without a range")
@@ -99,10 +105,14 @@ def _parts(domain: Domain, v: int, weight: Array, alone: Array) -> tuple[Array, 
     last = np.unique(np.concatenate([column, np.nextafter(column[len(raw) - len(alone) :], np.float32(-np.inf))]))
     first = last if each else np.concatenate([last[:1], np.nextafter(last[:-1], np.float32(np.inf))])
     first, last = first.astype(np.float64), last.astype(np.float64)
-    least, most = first[:, None] * weight, last[:, None] * weight
-    exact = each and bool((weight.astype(np.float32) == weight).all())  # products of 24 bits each
-    apart = 0.5 * np.abs(most - least) * (1 + 2.0**-50) + 2.0**-51 * (np.abs(least) + np.abs(most)) * (not exact)
-    return last, np.concatenate([0.5 * (least + most), apart], axis=1)
+    first, last = first[:, None], last[:, None]
+    vertex = -0.5 * np.divide(weight, square, out=np.zeros(len(weight)), where=square != 0)
+    ends = [x * weight + x * x * square for x in (first, last, np.clip(vertex, first, last) if square.any() else first)]
+    least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    size = sum(np.abs(x * weight) + x * x * np.abs(square) for x in (first, last))
+    exact = each and bool((weight.astype(np.float32) == weight).all() and not square.any())  # products of 24 bits each
+    apart = 0.5 * np.abs(most - least) * (1 + 2.0**-50) + 2.0**-51 * size * (not exact)
+    return last[:, 0], np.concatenate([0.5 * (least + most), apart], axis=1)
 
 
 @dataclass(kw_only=True)

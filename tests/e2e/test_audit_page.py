@@ -18,6 +18,7 @@ from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 
 import verifair as vf
 from encoders.curves.layer import Curve, SmoothLayer
@@ -520,7 +521,7 @@ def test_the_page_computes_means_of_functions_of_trees(browser: Any, tmp_path: P
     forest = RandomForestClassifier(5, max_depth=4, random_state=0)
     boosted = GradientBoostingClassifier(n_estimators=5, random_state=0)
     stacked = StackingClassifier([("a", forest), ("b", boosted), ("c", CalibratedClassifierCV(boosted, cv=2))], cv=3)
-    mixed = VotingClassifier([("a", forest), ("b", LogisticRegression())], voting="soft")
+    mixed = VotingClassifier([("a", forest), ("b", LogisticRegression()), ("c", GaussianNB())], voting="soft")
     listed = [CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic"), stacked, mixed]
     booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=5, max_depth=3)
     listed.append(CalibratedClassifierCV(booster, cv=3, method="isotonic"))

@@ -192,20 +192,28 @@ MIXED: dict[str, Callable[[int], Any]] = {
         named(forest(k), make_pipeline(StandardScaler(), LogisticRegression(C=10.0))), voting="soft"),
     "soft with isotonic margins": lambda k: VotingClassifier(
         named(CalibratedClassifierCV(LinearSVC(), cv=2, method="isotonic"), forest(k)), voting="soft"),
+    "soft with naive Bayes": lambda k: VotingClassifier(
+        named(LogisticRegression(), forest(k), GaussianNB(var_smoothing=10.0 ** -(3 * (k % 4)))), voting="soft", weights=[1, 1, 2]),
 }
 STACKED |= {
     "stacking with a linear model": lambda k: stacked(
         make_pipeline(StandardScaler(), LogisticRegression()), forest(k), boosted(k), C=1e3),
     "stacking with alike linear models": lambda k: stacked(
         LogisticRegression(), tree(k), LogisticRegression(C=0.1), CalibratedClassifierCV(LinearSVC(), cv=2), C=1e6),
+    "stacking with naive Bayes": lambda k: stacked(GaussianNB(), forest(k), CalibratedClassifierCV(GaussianNB(), cv=2), C=1e3),
 }
-MEANS |= MIXED
+MEANS |= MIXED | {
+    "soft with calibrated naive Bayes": lambda k: VotingClassifier(named(
+        CalibratedClassifierCV(GaussianNB(), cv=2, method=["sigmoid", "isotonic"][k % 2]), boosted(k),
+        make_pipeline(StandardScaler(), GaussianNB(priors=[0.3, 0.7]))), voting="soft"),
+}
 HARD: dict[str, Callable[[int], Any]] = {
     "hard, of each kind": lambda k: VotingClassifier(named(LogisticRegression(), forest(k), boosted(k))),
     "hard, of libraries": lambda k: VotingClassifier(named(xgboosted(k), light(k), forest(k)), weights=[1, 2, 3]),
     "hard, without probabilities": lambda k: VotingClassifier(named(LinearSVC(), tree(k), boosted(k), RidgeClassifier())),
     "hard, scaled": lambda k: VotingClassifier(
         named(LinearSVC(), forest(k), make_pipeline(StandardScaler(), LogisticRegression()), tree(k)), weights=[2, 1, 1, 2]),
+    "hard, naive Bayes": lambda k: VotingClassifier(named(LogisticRegression(), forest(k), GaussianNB(var_smoothing=0.1 ** k))),
 }
 """Half the votes, and a boosted score of exactly 0, are among their rows."""
 FUNCTIONS = MEANS | STACKED
@@ -604,3 +612,26 @@ def test_strict_signs_are_not_asked_of_shares_of_votes() -> None:
         assert vf.check(found, network=network, schema=SCHEMA).accepted
         (why,) = vf.check(replace(found, query=replace(found.query, signs="strict")), network=network, schema=SCHEMA).rejections
         assert "within 2^-25 of it" in str(why)
+
+
+@pytest.mark.parametrize("seed", draws(8))
+def test_a_proof_about_squares_is_not_one_about_others(seed: int) -> None:
+    """The checker bounds what columns and their squares add by itself."""
+
+    def gap(one: MeanOfTrees) -> float:
+        return float(np.ptp(one.forward(ROWS)[:, 0].reshape(-1, 3), axis=1).max())
+
+    network, refused = read(fitted(MIXED["soft with naive Bayes"], seed)), 0
+    epsilon = gap(network) + 1e-6
+    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
+    verdict = vf.verify(query, budget=vf.Budget(seconds=60))
+    assert verdict.status is vf.Status.PROVED
+    assert verdict.certificate is not None
+    assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+    for column, factor in itertools.product(range(3), (-1.0, 0.0, 3.0)):
+        numbers = np.where(np.arange(3) == column, factor, 1.0)
+        for other in (replace(network, squares=network.squares * numbers), replace(network, lines=network.lines * numbers)):
+            if gap(other) > epsilon:
+                refused += 1
+                assert not vf.check(verdict.certificate, network=other, schema=SCHEMA).accepted
+    assert refused

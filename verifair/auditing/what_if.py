@@ -69,7 +69,8 @@ def embedded(model: Model) -> dict[str, Any]:
         ramps, stored = model.ramps, embedded(model.trees)
         whole = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic", "chances")}
         real = {name: _narrow(getattr(ramps, name)) for name in ("shift", "scale", "weight")} | {"added": np.array(model.added)}
-        real["lines"] = np.zeros(0) if model.lines is None else _narrow(model.lines.ravel())
+        for name, factor in (("lines", model.lines), ("squares", model.squares)):
+            real[name] = np.zeros(0) if factor is None else _narrow(factor.ravel())
         numbers = stored["numbers"] | {name: _text(one) for name, one in (whole | real).items()}
         return {"kind": "mean", "outputs": 1, "numbers": numbers}
     numbers, layers = dict[str, str](), []

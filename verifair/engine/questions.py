@@ -103,7 +103,8 @@ def _evaluation_error(network: Model, x: Array) -> Array:
         functions = factor(len(network.ramps.score) + 8) * network.size
         sums = _evaluation_error(network.trees, x)[:, None]
         if network.lines is not None:
-            sums = sums + factor(x.shape[1] + 1) * (np.abs(x) @ np.abs(network.lines).T + network.trees.largest)
+            reach = np.abs(x) @ np.abs(network.lines).T + (0 if network.squares is None else x * x @ np.abs(network.squares).T)
+            sums = sums + factor(2 * x.shape[1] + 2) * (reach + network.trees.largest)
         return np.asarray((sums * network.steepness).sum(axis=1) + functions)
     size, lost = np.abs(x), 0.0
     for layer in layered(network, "evaluation").layers:

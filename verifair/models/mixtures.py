@@ -47,9 +47,9 @@ class Functions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chance:
-    """The logistic function of trees of the columns of the model itself, as a score."""
+    """The logistic function of trees of the columns of the model itself, or of a tensor, as a score."""
 
-    trees: TreeSum
+    of: TreeSum | str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,7 +87,7 @@ class Graph:
         self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
         self.matrix: str | None = None  # that trees take
         self.known: dict[object, str] = {}  # names of matrices that were made before
-        self.linear = set[str]()  # scores that are linear functions of columns
+        self.linear = set[str]()  # scores that are linear functions of columns, or of columns and their squares
         self.taken: dict[str, tuple[str, Integers]] = {}  # some columns of a matrix: which ones, of which one
 
     def constant(self, values: Any, dtype: type = np.float32) -> str:
@@ -173,9 +173,14 @@ class Graph:
     def quadratic(self, scores: discriminants.Quadratic, x: str) -> str:
         """The scores of a quadratic model, of the matrix x."""
         moved = self.add("Sub", [x, self.constant(scores.centre)])
+        if not len(scores.directions):  # the classes differ in their means alone
+            self.linear |= {moved}
+            return self.affine(moved, scores.line, scores.constant)
         along = self.add("MatMul", [moved, self.constant(scores.directions.T)])
         parts = self.add("Concat", [self.add("Mul", [along, along]), moved], axis=1)
-        return self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
+        found = self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
+        self.linear |= {found} if ((scores.directions != 0).sum(axis=1) <= 1).all() else set()
+        return found
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The scores whose functions, with these weights, make the share of an estimator's probability."""
@@ -292,12 +297,12 @@ class Graph:
         if any(isinstance(one, Margin) for one in scores):
             remedy = "stack or calibrate scores there (stack_method='decision_function')"
             raise Unknown("log-odds of several functions of trees, within another estimator,", remedy)
-        trees = [one.trees if isinstance(one, Chance) else one for one in scores if isinstance(one, TreeSum | Chance)]
-        named = [one for one in scores if isinstance(one, str)]
+        inner = [one.of if isinstance(one, Chance) else one for one in scores]
+        trees, named = [one for one in inner if isinstance(one, TreeSum)], [one for one in inner if isinstance(one, str)]
         if not trees:
-            return named
+            return [self.add("Sigmoid", [own]) if isinstance(one, Chance) else own for one, own in zip(scores, named, strict=True)]
         if not set(named) <= self.linear:
-            raise Unknown("trees and other models than linear ones")
+            raise Unknown("trees and other models than linear ones and GaussianNB")
         whole = total([one.times(np.eye(len(trees))[[k]]) for k, one in enumerate(trees)], np.zeros(len(trees)))
         assert whole is not None
         (node,) = written(0, whole, "NONE", ()).graph.node
@@ -305,8 +310,8 @@ class Graph:
         self.nodes.append(node)
         every = self.add("Concat", ["scores", *named], axis=1) if named else "scores"
         found, numbers = list[str](), {True: iter(range(len(trees), len(scores))), False: iter(range(len(trees)))}
-        for one in scores:
-            name = self.add("Gather", [every, self.constant([next(numbers[isinstance(one, str)])], np.int64)], axis=1)
+        for one, own in zip(scores, inner, strict=True):
+            name = self.add("Gather", [every, self.constant([next(numbers[isinstance(own, str)])], np.int64)], axis=1)
             found.append(self.add("Sigmoid", [name]) if isinstance(one, Chance) else name)
         return found
 
@@ -322,7 +327,7 @@ class Graph:
         ((_, alone, curve), *more) = listed
         if any(isinstance(score, Margin) for _, score, _ in listed):
             return self.mixed(listed)  # raises Unknown
-        return Chance(trees=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
+        return Chance(of=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
 
     def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Functions | None]:
         within = flat(one.estimator)
@@ -331,7 +336,9 @@ class Graph:
         score, isotonic = self.response(within, x, method), hasattr(curve, "X_thresholds_")
         slope, start = (1.0, 0.0) if isotonic else (-curve.a_, -curve.b_)  # 1 / (1 + exp(a f + b)) for the score f
         if isinstance(score, list) and all(isinstance(one, str) for _, one, _ in score):
-            score = self.mixed(score)
+            ((_, alone, shape), *more) = score
+            kept = share < 1 and alone in self.linear and shape is None and not more  # GaussianNB, perhaps beside trees
+            score = Chance(of=str(alone)) if kept else self.mixed(score)
         if isinstance(score, list):
             if isotonic or share < 1:
                 found = f"a calibration of {called(within)}, whose probability is a sum of functions of sums,"
@@ -347,18 +354,18 @@ class Graph:
             return share, score, _logistic(0.0, 1.0, 0.0, share * float(expit(start)))
         if slope > 0:
             return share, score, _logistic(-start / slope, slope, share)
-        return share, Chance(trees=score.trees.times(-np.eye(1))), _logistic(1 + start / slope, -slope, share)
+        return share, Chance(of=self.negative(score.of)), _logistic(1 + start / slope, -slope, share)
+
+    def negative(self, score: TreeSum | str) -> TreeSum | str:
+        """A score times -1."""
+        return self.affine(score, -np.eye(1), np.zeros(1)) if isinstance(score, str) else score.times(-np.eye(1))
 
     def times(self, weight: float, share: float, score: Score, curve: Functions | None) -> tuple[float, Score, Functions | None]:
         """A function of a score times a number, with weights of 0 or more."""
         if weight >= 0:
             return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
-        if isinstance(score, Chance):
-            minus: Score = Chance(trees=score.trees.times(-np.eye(1)))
-        elif isinstance(score, TreeSum):
-            minus = score.times(-np.eye(1))
-        else:
-            minus = self.affine(str(score), -np.eye(1), np.zeros(1))
+        assert not isinstance(score, Margin)
+        minus = Chance(of=self.negative(score.of)) if isinstance(score, Chance) else self.negative(score)
         if curve is None:
             return -weight * share, minus, _logistic(0.0, 1.0, -weight * share, weight * share)
         added = weight * (curve.constant + float(curve.weight.sum()))
@@ -389,7 +396,7 @@ class Graph:
             if isinstance(one, TreeSum):
                 straight.append(one.times(np.array([[weight]])))
             elif not isinstance(one, str):
-                functions: Weighted = one if isinstance(one, list) else [(1.0, one.trees, None)]
+                functions: Weighted = one if isinstance(one, list) else [(1.0, one.of, None)]
                 listed += [self.times(weight, *part) for part in functions]
         line = total(straight, np.zeros(1))
         return Margin(listed=listed if line is None else [*listed, (1.0, line, _identity(line))], constant=float(constant))
@@ -426,7 +433,7 @@ def _log_odds(share: float, score: Score, curve: Functions | None) -> str | Marg
     if curve is None or not (isinstance(score, Chance) and curve.logistic and curve.weight.all()):
         return None
     steep = float(curve.scale[0])
-    return Margin(listed=[(steep, score.trees, None)], constant=-steep * float(curve.shift[0]))
+    return Margin(listed=[(steep, score.of, None)], constant=-steep * float(curve.shift[0]))
 
 
 def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Functions:

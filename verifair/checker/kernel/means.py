@@ -2,9 +2,9 @@
 
     s(x) = sum over k of  w_k h_k(c_k (f_k(x) - t_k))  and numbers that are added,        w_k >= 0, c_k > 0, h_k logistic or cut off
 
-is the margin, or its negative; f is a sum of trees and of columns times numbers (`lines`), or the logistic function of one
-(`chances`), and its ends and windows follow from those of the sum. Where every f is at least l, s is at least its value at l; where
-it is at most u, at most its value at u.
+is the margin, or its negative; f is a sum of trees, of columns times numbers (`lines`) and of their squares times numbers
+(`squares`), or the logistic function of one (`chances`), and its ends and windows follow from those of the sum. Where every f is at
+least l, s is at least its value at l; where it is at most u, at most its value at u.
 Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by at most what it grows by within a window of
 length d between the least f(x') and the largest f(x), the best one: of a logistic function the window around its middle, or as near
 to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one begins, or lies at an end of
@@ -49,6 +49,9 @@ class MeanBounds:
         if network.lines is not None and not (network.lines.shape == (len(self.parts), domain.columns)
                                               and np.isfinite(network.lines).all()):
             raise ValueError("a mean multiplies each column by a number for each score")
+        self.squares = np.zeros((len(self.parts), domain.columns)) if network.squares is None else network.squares
+        if self.squares.shape != (len(self.parts), domain.columns) or (network.lines is None and self.squares.any()):
+            raise ValueError("a mean multiplies the square of each column by a number for each score, beside the column")
         self.sizes = np.array([(ramps.weight.sum() + np.abs(network.added).sum()) * (1 + 2.0**-40)])
 
     def one_way(self, low: Array, high: Array) -> Booleans:
@@ -100,27 +103,40 @@ class MeanBounds:
     ) -> Array:
         """Return lower bounds (N,) of what trees, at least `least` (N,), and columns add to a score; p, q (N, 1) are 1, -1 or 0.
 
-        A column that is the same in both adds  (p + q) w x;  of categories the one counts that adds least. -inf beyond float64."""
+        A column that is the same in both adds  (p + q) (w x + s x^2);  of categories the one counts that adds least. -inf beyond
+        float64."""
         assert self.network.lines is not None
-        weight, p, q = self.network.lines[score], p[:, 0], q[:, 0]
+        weight, square, p, q = self.network.lines[score], self.squares[score], p[:, 0], q[:, 0]
         some = np.flatnonzero(np.isfinite(least))
         p, q, ends = p[some], q[some], [(low[box[some]], high[box[some]]) for low, high in (first, second)]
         terms = [(1.0, least[some])]
         for v in range(self.domain.variables):
             own = slice(int(self.domain.start[v]), int(self.domain.start[v] + self.domain.width[v]))
-            if not weight[own].any():
+            if not (weight[own].any() or square[own].any()):
                 continue
             same = np.all([end[:, own] == ends[0][0][:, own] for pair in ends for end in pair], axis=(0, 2)) | ~apart[own.start]
             for factor, (low, high) in zip((np.where(same, p + q, p), np.where(same, 0.0, q)), ends, strict=True):
                 if self.domain.one_hot[v]:
-                    adds = np.where(high[:, own] > 0, factor[:, None] * weight[own], np.inf)
-                    terms.append((1.0, adds.min(axis=1)))
+                    adds = factor[:, None] * (weight[own] + square[own])    # a category is 1
+                    adds = np.where(square[own] != 0, adds - 2.0**-51 * np.abs(adds), adds)
+                    terms.append((1.0, np.where(high[:, own] > 0, adds, np.inf).min(axis=1)))
+                elif s := float(square[own.start]):
+                    w, flat = float(weight[own.start]), self._flat(v, float(weight[own.start]), s)
+                    terms.append((1.0, _quadratic(w, s, flat, factor, low[:, own.start], high[:, own.start])))
                 else:
                     w = float(weight[own.start])
                     terms.append((w, factor * np.where(factor * w >= 0, low[:, own.start], high[:, own.start])))
         found, sums = least.copy(), at_most(terms)
         found[some] = np.where(np.isfinite(sums), sums, -np.inf)
         return found
+
+    def _flat(self, v: int, w: float, s: float) -> Array:
+        """Return three columns of a number, one after the other, about where  w x + s x^2  is flat; of a real one one thrice."""
+        domain, alone = self.domain, self.domain.take(np.array([v]))
+        place = np.clip(-w / (2 * s), *alone.box(alone.lower[None], alone.upper[None])).astype(np.float32).astype(float)
+        if not domain.integer[v]:
+            return np.repeat(place, 3)
+        return alone.encode(np.rint(place * domain.scale[v] + domain.offset[v]) + np.array([[-1.0], [0.0], [1.0]]))[:, 0]
 
     def _copies(self, least: Array, sign: Array) -> Array:
         """Return lower bounds (N,) of  sign s,  sign (N,) 1, -1 or 0, from those (N, m) of  sign f."""
@@ -231,6 +247,22 @@ def _flattest(curved: bool, shift: float, scale: float, low: Array, high: Array,
         rise = expit(last) - expit(first) - 2 * CURVED if curved else np.clip(last, 0.0, 1.0) - np.clip(first, 0.0, 1.0)
         found = np.minimum(found, rise)
     return np.asarray(np.maximum(found, 0.0))
+
+
+def _quadratic(w: float, s: float, flat: Array, factor: Array, low: Array, high: Array) -> Array:
+    """Return numbers (N,) at most  factor (w x + s x^2)  for columns x within low and high (N,). factor: (N,) 1, -1 or 0.
+
+    Where factor s <= 0 an end is least. Elsewhere let a be any column, b and c those next to it, or a itself where x is real: from
+    a to x this rises by  (x - a) factor (w + s (x + a)),  whose last bracket, times factor, is at most that of b for x up to b,
+    and at least that of c from c on. So a is least where these two have the right signs, else it falls by no more than they say.
+    flat: b, a, c about where it is least. Columns are float32 numbers, so their products are exact."""
+    ends = np.minimum(*(at_most([(w, factor * end), (s, factor * (end * end))]) for end in (low, high)))
+    before, at, after = (np.clip(one, low, high) for one in flat)
+    inner = at_most([(w, factor * at), (s, factor * (at * at))])
+    for sign, beside, width in ((-1.0, before, at - low), (1.0, after, high - at)):
+        rise = at_most([(w, sign * factor), (s, sign * factor * beside), (s, sign * factor * at)])
+        inner = np.where((rise < 0) & (width > 0), np.nextafter(inner + rise * width * (1 + 2.0**-48), -np.inf), inner)
+    return np.where(factor * s <= 0, ends, inner)
 
 
 def _down(value: Array) -> Array:

@@ -166,6 +166,28 @@ def test_three_classes_of_a_quadratic_score() -> None:
         assert network.forward(x.astype(np.float64)).argmax(axis=1).tolist() == model.predict(X[NUMBERS]).tolist()
 
 
+def test_a_category_that_one_class_never_has_is_read() -> None:
+    """It varies by 1e-9 there: float32 holds the others' numbers beside it around its mean alone."""
+    x = np.column_stack([RANDOM.normal(size=(200, 2)), RANDOM.integers(0, 2, size=(200, 2)), np.ones(200)])
+    x = x.astype(np.float32).astype(np.float64)  # of float32 numbers the object rounds as well
+    y = (x[:, 0] + RANDOM.normal(size=200) > 0).astype(int)
+    x[y == 1, 2], x[y == 0, 3] = 0, 1
+    model = fitted(GaussianNB(), x, y)
+    x[:, 4] = RANDOM.integers(0, 2, 200)
+    for one in (model, fitted(VotingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier(max_depth=2))]), x, y)):
+        network = vf.read(one, pd.DataFrame(x))
+        assert ((network.forward(x)[:, 0] > 0) == one.predict(x)).all()
+
+
+def test_naive_bayes_of_classes_that_vary_alike_is_linear() -> None:
+    model = fitted(GaussianNB(), X[NUMBERS].to_numpy(), (Y == "good").astype(int))
+    model.var_[1] = model.var_[0]
+    network = vf.read(model)
+    assert len(network.layers) == 1
+    x = X[NUMBERS].to_numpy(np.float32).astype(float)
+    np.testing.assert_allclose(network.forward(x)[:, 0], np.diff(model.predict_joint_log_proba(x), axis=1)[:, 0], atol=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_class_that_no_row_can_be_in_is_told() -> None:
     model = fitted(GaussianNB(priors=[0.0, 1.0]), X[NUMBERS])
@@ -960,7 +982,7 @@ def test_combinations_of_pipelines_that_begin_with_nothing() -> None:
 
 @pytest.mark.parametrize("make", [
     lambda: VotingClassifier([("a", mlp()), ("b", DecisionTreeClassifier())], voting="soft"),
-    lambda: VotingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], voting="soft"),
+    lambda: VotingClassifier([("a", QuadraticDiscriminantAnalysis()), ("b", DecisionTreeClassifier())], voting="soft"),
     lambda: BaggingClassifier(LinearSVC(), 3),
     lambda: StackingClassifier([("a", LogisticRegression())], final_estimator=RandomForestClassifier(3), cv=2),
 ])  # fmt: skip
@@ -975,7 +997,8 @@ def stumps(**options: Any) -> VotingClassifier:
 
 @pytest.mark.parametrize(("make", "match"), [
     (lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]), "hard votes .*voting='soft'"),
-    (lambda: VotingClassifier([("a", mlp()), ("b", DecisionTreeClassifier())]), "trees and other models than linear ones"),
+    (lambda: VotingClassifier([("a", mlp()), ("b", DecisionTreeClassifier())]),
+     "trees and other models than linear ones and GaussianNB"),
     (lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", LinearSVC())], weights=[0.1, 0.2]), "hard votes by such"),
     (lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", LinearSVC()), ("c", LinearSVC())],
                               weights=[4194303 / 1024, 2048, 2048]), "hard votes by such"),     # shares are rounded by more

@@ -59,9 +59,10 @@
     return Float32Array.from(sums);
   };
   const mean = (x) => {
-    const { lines, chances, score, logistic, shift, scale, weight, added } = numbers;
+    const { lines, squares, chances, score, logistic, shift, scale, weight, added } = numbers;
     const f = Array.from(trees(x), (v, k) => {
-      const sum = lines.length ? x.reduce((a, one, j) => a + lines[k * x.length + j] * one, v) : v;
+      const times = (numbers, power, v) => numbers.length ? x.reduce((a, one, j) => a + numbers[k * x.length + j] * one ** power, v) : v;
+      const sum = times(squares, 2, times(lines, 1, v));
       return chances[k] ? sigmoid(sum) : sum;
     });
     const parts = weight.map((w, k) => {

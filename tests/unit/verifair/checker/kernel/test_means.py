@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,11 @@ from encoders.network import Link
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps
-from tests.builders import integer, one_hot, schema_of
+from tests.builders import integer, one_hot, real, schema_of
 from tests.draws import draws
 from tests.tree_models import random_tree, save
 from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.means import MeanBounds, ScorePart
+from verifair.checker.kernel.means import MeanBounds, ScorePart, _quadratic
 
 SCHEMA = schema_of(integer("a", 0, 3), integer("b", 0, 3), integer("c", 0, 2), positive="logit > 0")
 ROWS = np.stack(np.meshgrid(range(4), range(4), range(3), indexing="ij"), axis=-1).reshape(-1, 3).astype(float)
@@ -48,7 +49,8 @@ def mean(rng: np.random.Generator, tmp_path: object, *, logistic: bool) -> MeanO
     if link is Link.SIGMOID:
         made = replace(made, weight=made.weight * rng.choice([1.0, 8.0, 3.5]), constant=-float(np.float32(rng.random())))
     lines = rng.choice([0.0, 0.0, 0.5, -1.25, 0.1], size=(2, 3)) if rng.random() < 0.5 else None
-    return MeanOfTrees(link=link, source_sha256="", trees=trees, ramps=made, lines=lines, at=0.25, below=below)
+    squares = rng.choice([0.0, 0.5, -0.25, 0.1], size=(2, 3)) if lines is not None and rng.random() < 0.5 else None
+    return MeanOfTrees(link=link, source_sha256="", trees=trees, ramps=made, lines=lines, squares=squares, at=0.25, below=below)
 
 
 @pytest.mark.parametrize("logistic", [False, True])
@@ -97,15 +99,43 @@ def test_a_score_that_rises_lets_each_function_rise_as_in_its_flattest_window(se
         assert truth - 1e-9 <= found <= truth + 2.0**-50
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("seed", draws(100))
+def test_a_quadratic_function_is_least_where_its_bound_says(seed: int, whole: bool, tmp_path: Path) -> None:
+    """Of whole numbers at one of those next to the vertex, of real ones there; columns far from 0 and scaled ones as well."""
+    rng = np.random.default_rng(seed)
+    scale, far = str(rng.choice(["none", "minmax"])), float(rng.choice([0.0, 2015.0]))
+    feature = (integer if whole else real)("a", far, far + 9, scale=scale)
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 1, 1, scores=2)], 1))
+    assert isinstance(trees, TreeEnsemble)
+    domain, s = schema_of(feature).domain, float(rng.normal() * rng.choice([1e-6, 1.0, 1e9]))
+    middle = domain.encode(np.array([[far + rng.choice([rng.integers(10), rng.uniform(-3, 12)])]]))[0, 0]
+    w = -2 * s * float(middle) * rng.choice([1.0, 1 + 1e-15])
+    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True), lines=np.array([[w], [0.0]]),
+                        squares=np.array([[s], [0.0]]))
+    low, high = np.sort(far + (rng.integers(0, 10, (2, 20)) if whole else rng.uniform(0, 9, (2, 20))), axis=0)[..., None]
+    (first, last), bounds = domain.box(low, high), tree_bounds(model, domain)
+    assert isinstance(bounds, MeanBounds)
+    for factor in (1.0, -1.0):
+        found = _quadratic(w, s, bounds._flat(0, w, s), np.full(20, factor), first[:, 0], last[:, 0])
+        for k in range(20):
+            raw = np.arange(low[k, 0], high[k, 0] + 1) if whole else np.append(np.linspace(low[k, 0], high[k, 0], 99), high[k, 0])
+            x = [*domain.encode(raw[:, None])[:, 0].tolist(), *([] if whole else [np.clip(middle, first[k, 0], last[k, 0])])]
+            values = [Fraction(factor) * (Fraction(w) * Fraction(one) + Fraction(s) * Fraction(one) ** 2) for one in x]
+            size = abs(s) * max(1.0, *(one * one for one in x)) + abs(w) * max(map(abs, x))
+            assert Fraction(found[k]) <= min(values) <= Fraction(found[k]) + Fraction(2.0**-46 * size)
+
+
 @pytest.mark.parametrize("apart", ["b", "c"])
 @pytest.mark.parametrize("seed", draws(80))
-def test_bounds_of_linear_functions_of_categories_are_below_what_all_rows_have(seed: int, apart: str, tmp_path: Path) -> None:
+def test_bounds_of_functions_of_categories_are_below_what_all_rows_have(seed: int, apart: str, tmp_path: Path) -> None:
     """Boxes of a number and of categories, of which b or c is changed."""
     rng, schema = np.random.default_rng(seed), schema_of(integer("a", 0, 3), one_hot("b", *"xyz"), one_hot("c", *"uvw"))
     trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 7, 3, scores=2) for _ in range(2)], 7))
     assert isinstance(trees, TreeEnsemble)
     model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True, (1,)),
-                        lines=np.where(rng.random((2, 7)) < 0.3, 0.0, rng.normal(size=(2, 7))))
+                        lines=np.where(rng.random((2, 7)) < 0.3, 0.0, rng.normal(size=(2, 7))),
+                        squares=np.where(rng.random((2, 7)) < 0.5, 0.0, rng.normal(size=(2, 7))) if seed % 2 else None)
     domain, bounds, tight = schema.domain, tree_bounds(model, schema.domain), 0
     assert isinstance(bounds, MeanBounds)
     moved, weights = "abc".index(apart), np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (-1, 1), (1, -1)], dtype=float)
@@ -139,20 +169,22 @@ def test_columns_that_are_alike_in_both_copies_add_nothing_to_a_difference(seed:
     trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 4, 3, scores=2) for _ in range(2)], 5))
     assert isinstance(trees, TreeEnsemble)
     model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True, (1,)),
-                        lines=rng.normal(size=(2, 5)))
+                        lines=rng.normal(size=(2, 5)), squares=rng.normal(size=(2, 5)))
     box = schema.domain.box(np.array([[0.0, 0.0, 2.0]]), np.array([[3.0, 2.0, 2.0]]))
     apart, one = np.arange(5) == 4, np.ones((1, 1))
     for p in (one, -one):
         assert tree_bounds(model, schema.domain).least(box, box, apart, np.zeros(1, dtype=int), p, -p)[0] == 0
 
 
+@pytest.mark.parametrize("squares", [None, np.full((2, 1), 1e300), np.full((2, 1), -1e300)])
 @pytest.mark.parametrize("weight", [1e300, -1e300])
-def test_nothing_is_known_of_a_linear_function_beyond_float64(weight: float, tmp_path: Path) -> None:
+def test_nothing_is_known_of_a_function_beyond_float64(weight: float, squares: np.ndarray | None, tmp_path: Path) -> None:
     """An infinite bound would say that nobody is in a box."""
     rng, schema = np.random.default_rng(0), schema_of(integer("a", 0, 10**9))
     trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 1, 2, scores=2)], 1))
     assert isinstance(trees, TreeEnsemble)
-    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True), lines=np.full((2, 1), weight))
+    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True), lines=np.full((2, 1), weight),
+                        squares=squares)
     box, one = schema.domain.box(np.array([[5e8]]), np.array([[1e9]])), np.ones((1, 1))
     with np.errstate(over="ignore", invalid="ignore"):
         for p, q in itertools.product((-one, 0 * one, one), repeat=2):
