@@ -106,7 +106,7 @@ class TreeLines:
         for one in self.trees:
             trees = one.trees
             least = extremes(
-                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, one.adds, len(one.base),
+                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, one.adds, len(one.base),
                 one.base, len(lower), low, high, begin, MODES[undecided], inside, outside, scores,
             )
             found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), -1, outside)))
@@ -131,7 +131,7 @@ class TreeLines:
 @compiled
 def pruned(
     j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
-    at: Any, hot: Any, cells: Any, sets: Any, adds: Any, lines: Any, least: Any, waiting: Any,
+    at: Any, hot: Any, sets: Any, adds: Any, lines: Any, least: Any, waiting: Any,
 ) -> Any:
     """Copy the tree at node j, without nodes that the box at `at` cannot meet, to `top`; returns the end of the copy.   least: (S,)
     is filled with the least values of its leaves."""
@@ -173,12 +173,12 @@ def pruned(
 
 @compiled
 def extremes(
-    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
+    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, adds: Any, lines: Any, base: Any,
     boxes: Any, first: Any, last: Any, start: Any, undecided: Any, inside: Any, outside: Any, score: Any,
 ) -> Any:
     """Bound lines over N boxes from below (N, S).
 
-    variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
+    variable ... hot: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
     inside, outside: numbers of classes on both sides of the margin, each pair of which has a line; 1 for a margin that is a sum.
     score: (N, start[V]), to which the scores of all cuts are added, those of v from start[v] on.
     """
@@ -190,7 +190,7 @@ def extremes(
         for s in range(lines):
             found[k * lines + s] = base[s]
         for t in range(trees):
-            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, sets,
+            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, sets,
                          adds, lines, least, waiting)
             for s in range(lines):
                 found[k * lines + s] += least[s]

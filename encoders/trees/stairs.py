@@ -1,5 +1,5 @@
-"""Linear and quadratic functions of columns as trees, for a search that works on trees only: one tree a variable, a leaf for each of
-its values.
+"""Linear and quadratic functions of columns as trees, for a search that works on trees only: one tree a variable, a leaf for each
+of its values.
 
 Whole numbers and categories have a leaf each, and the only errors are roundings of products. For real numbers, and very many whole
 ones, a leaf covers a part of the range: its value is the middle between the least and the largest there, and a second number is
@@ -92,8 +92,8 @@ def _each(domain: Domain, v: int) -> bool:
 
 
 def _parts(domain: Domain, v: int, weight: Array, square: Array, alone: Array) -> tuple[Array, Array]:
-    """Return the ends of the K parts of a number, in its column (K,); and for each part the middle between the least and the largest
-    value of  weight x + square x^2,  both (m,), and their distance from it (K, 2 m).   alone: raw values that are parts by
+    """Return the ends of the K parts of a number, in its column (K,); and for each part the middle between the least and the
+    largest value of  weight x + square x^2,  both (m,), and their distance from it (K, 2 m).   alone: raw values that are parts by
     themselves."""
     low, high = float(domain.lower[v]), float(domain.upper[v])
     if not np.isfinite([low, high]).all():

@@ -21,7 +21,7 @@ from encoders.network import Array
 from verifair.models.objects import called, own_of_sklearn
 
 NOTHING = 1e-12
-"""Eigenvalues no larger than this share of the largest are 0 up to rounding; without pairs of columns, this share of the classes'."""
+"""Eigenvalues no larger than this share of the largest (without pairs of columns, of the classes') are 0 up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -38,7 +38,7 @@ def grown(notes: Any, nodes: Any, count: Any) -> Any:
 
 @compiled
 def _leaves(
-    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, low: Any, high: Any, value: Any, begins: Any, asks: Any, trail: Any,
 ) -> Any:
     """Write the cells of all leaves, variable by variable (for categories a set in `low`), and the value of each leaf."""
@@ -58,7 +58,7 @@ def _leaves(
                 if hot[v] == 0:
                     now[2 * v + 1] = min(now[2 * v + 1], c)
                 else:
-                    now[2 * v] &= counts[c]
+                    now[2 * v] &= sets[c]
                 depth, j = depth + 1, j + 1
                 continue
             value[leaves] = 0.0
@@ -84,7 +84,7 @@ def _leaves(
 
 @compiled
 def evened(
-    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, small: Any, notes: Any,
 ) -> Any:
     """Return a lower bound of the sum of trees begin ... end - 1 in the row at `share`, in the box at `at`.
@@ -97,7 +97,7 @@ def evened(
         return 0.0
     low, high, value, begins, asks, least, place, table, logs, trail = notes
     count, stride, some = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
-    _leaves(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, shares, share, first, last, at, low, high,
+    _leaves(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, low, high,
             value, begins, asks, trail)
     for v in range(count):
         a, width = first[at + v], last[at + v] - first[at + v] + 1

@@ -32,7 +32,7 @@ logistic function may be off by."""
 
 @compiled
 def _at_point(
-    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, point: Any, value: Any,
 ) -> None:
     """The lines (S,) at one point of cells."""
@@ -43,7 +43,7 @@ def _at_point(
         v = variable[j]
         while v >= 0:
             c, x = cut[j], point[v]
-            to_left = (counts[c] >> x) & 1 == 1 if hot[v] == 1 else x <= c
+            to_left = (sets[c] >> x) & 1 == 1 if hot[v] == 1 else x <= c
             j = j + 1 if to_left else right[j]
             v = variable[j]
         k = cut[j] * lines
@@ -294,7 +294,7 @@ def _best_row(
 
 @compiled
 def _tried(
-    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
     strict: Any, clause: Any, head: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
@@ -311,7 +311,7 @@ def _tried(
             else:
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
-        _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
+        _at_point(begin, end, trees, variable, cut, right, hot, sets, adds, lines, base, base_at, point, value)
         _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
         tried += 1
         if found < score or not met:
@@ -338,7 +338,7 @@ def _tried(
                 if x == best[v]:
                     continue
                 point[v] = x
-                _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
+                _at_point(begin, end, trees, variable, cut, right, hot, sets, adds, lines, base, base_at, point, value)
                 _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
                 tried += 1
                 if found < score or not met:
@@ -353,7 +353,7 @@ def _tried(
 
 @compiled
 def _bounded(
-    begin: Any, end: Any, used: Any, top: Any, tree_at: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any,
+    begin: Any, end: Any, used: Any, top: Any, tree_at: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any,
     adds: Any, lines: Any, low: Any, high: Any, none: Any, before: Any, before_at: Any, rest: Any, rest_at: Any, value: Any,
     least: Any, waiting: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any,
     losses: Any, gain: Any, notes: Any,
@@ -369,7 +369,7 @@ def _bounded(
         rest[rest_at + s], value[s] = before[before_at + s], before[before_at + s]
     first, start = used, top
     for t in range(begin, end):
-        stop = pruned(tree_at[2 * t], variable, cut, right, variable, cut, right, top, low, high, none, hot, cells, counts, adds,
+        stop = pruned(tree_at[2 * t], variable, cut, right, variable, cut, right, top, low, high, none, hot, sets, adds,
                       lines, least, waiting)
         for s in range(lines):
             value[s] += least[s]
@@ -384,7 +384,7 @@ def _bounded(
     if not closed and len(losses) > 0 and plain + HOPED * gain > 0:
         effort = EFFORT * (top - start)
         closer = constants[row] - charges[row] - losses[row] + evened(
-            first, used, tree_at, variable, cut, right, hot, cells, counts, adds, lines, shares, row * lines, low, high, none,
+            first, used, tree_at, variable, cut, right, hot, sets, adds, lines, shares, row * lines, low, high, none,
             losses[row] / 16, notes)
         for s in range(lines):
             closer += shares[row * lines + s] * rest[rest_at + s]
@@ -397,7 +397,7 @@ def _bounded(
 
 @compiled
 def _score_cuts(
-    begin: Any, end: Any, tree_at: Any, variable: Any, cut: Any, right: Any, least_at: Any, hot: Any, counts: Any, adds: Any,
+    begin: Any, end: Any, tree_at: Any, variable: Any, cut: Any, right: Any, least_at: Any, hot: Any, sets: Any, adds: Any,
     lines: Any, line: Any, low: Any, high: Any, at: Any, start: Any, score: Any, seen: Any, touched: Any, stamp: Any,
 ) -> Any:
     """Add up, for each cell at which the box at `at` can be cut, how much of the line's bound depends on it. Returns how many such
@@ -418,7 +418,7 @@ def _score_cuts(
                 apart = -apart
             c, ordered = cut[j], hot[v] == 0
             for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
-                if ordered or (counts[c] >> x ^ counts[c] >> (x + 1)) & 1 == 1:
+                if ordered or (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
                     key = start[v] + x
                     if seen[key] != stamp:
                         seen[key], score[key], touched[keys] = stamp, 0.0, key
@@ -470,7 +470,7 @@ def _add_point(points: Any, points_cell: Any, found: Any, box: Any, point: Any, 
 
 @compiled
 def explore(
-    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
+    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
     enough: Any, head: Any, losses: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
@@ -530,7 +530,7 @@ def explore(
             for v in range(count):
                 low[v], high[v] = first[k * count + v], last[k * count + v]
             used, top, row, plain, found, code, proved, gain, effort = _bounded(
-                none, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, low, high, none,
+                none, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, low, high, none,
                 base, none, bounds, none, value, least, waiting, rows, shares, constants, charges, sizes, strict, clause, head,
                 losses, gain, notes)
             item[0], item[1], item[2], item[3], item[4], item[5] = trees, used - trees, top, used, 0, row
@@ -546,7 +546,7 @@ def explore(
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
                 fails, seed, tried = _tried(
-                    trees, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, none, low, high,
+                    trees, used, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, bounds, none, low, high,
                     none, rows, shares, constants, charges, sizes, strict, clause, head, known, hints, seed, point, best, value)
                 spent += (used - trees) * WAY * tried
                 if fails:
@@ -570,7 +570,7 @@ def explore(
                 if abs(shares[row * lines + s]) > share:
                     line, share = s, abs(shares[row * lines + s])
             stamp += 1
-            keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, counts, adds, lines, line,
+            keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, line,
                                low, high, box, start, score, seen, touched, stamp)
             if keys == 0 and wanted[k] != 2 and (worst[waits] > 0 or (worst[waits] == 0 and strict[row] == 0)):
                 closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, node, row, none, worst[waits])
@@ -587,7 +587,7 @@ def explore(
             if score[chosen] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
                 # the copies differ by the same everywhere, but how much that counts depends on where they are
                 stamp += 1
-                keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, counts, adds, lines,
+                keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines,
                                    lines - 3, low, high, box, start, score, seen, touched, stamp)
                 chosen = _largest(score, touched, keys)
             v = 0
@@ -611,7 +611,7 @@ def explore(
                 else:
                     half_low[v], half_high[v] = cell + 1, high[box + v]
                 used, top, row, plain, found, code, proved, gain, effort = _bounded(
-                    begin, begin + some, used, top, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, half_low,
+                    begin, begin + some, used, top, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, half_low,
                     half_high, none, bounds, sums, side_bound, side * lines, value, least, waiting, rows, shares, constants,
                     charges, sizes, strict, clause, head, losses, gain, notes)
                 looked[k] += 1
