@@ -22,8 +22,8 @@ from encoders.decision import Favoured
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Model
-from encoders.probability import MAX_PRECISION, PRECISION, exceeds
-from encoders.shares import logistic
+from encoders.probability.logistic import MAX_PRECISION, PRECISION, exceeds
+from encoders.probability.shares import logistic
 
 
 @lru_cache(maxsize=64)

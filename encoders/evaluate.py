@@ -9,7 +9,7 @@ from flint import arb
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Model, affine
-from encoders.probability import GapGoal, exceeds
+from encoders.probability.logistic import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
 

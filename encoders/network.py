@@ -46,7 +46,7 @@ class Link(Enum):
     SIGMOID = "sigmoid"
     SOFTMAX = "softmax"
     LOG_SOFTMAX = "log-softmax"
-    SHARES = "shares"  # no function: logits are shares of votes, see `encoders.shares`
+    SHARES = "shares"  # no function: logits are shares of votes, see `encoders.probability.shares`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

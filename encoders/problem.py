@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Model
-from encoders.probability import LINES, GapGoal, gap_rows
+from encoders.probability.logistic import LINES, GapGoal, gap_rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class Goal:
     A combination of rows with weights >= 0 and the lower bound b over a box closes it iff b > 0, or b >= 0 and a row with a
     positive weight is not strict: where every row fails, the sum is below 0 if such a row has a weight, and at most 0 otherwise.
 
-    Probability gap at most epsilon: the rows are lines under a convex curve (see `encoders.probability`), so each of them is
+    Probability gap at most epsilon: the rows are lines under a convex curve (see `probability.logistic`), so each of them is
     sufficient, but only the curve itself is necessary: `gap` says which curve decides single points.
     The points against a goal form a convex set of pairs (g, g'), the rows are half-planes that miss it.
     """

@@ -22,9 +22,9 @@ import pandas as pd
 
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.network import Model
+from encoders.probability.shares import logistic
 from encoders.problem import Goal
 from encoders.programs.trees import TreeProgram
-from encoders.shares import logistic
 from encoders.trees.twin import TreeTwin
 from solvers import registry
 from solvers.outcome import Budget

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers
-from encoders.probability import PRECISION, STEEPEST, line_of, require_gap
+from encoders.probability.logistic import PRECISION, STEEPEST, line_of, require_gap
 from encoders.problem import Goal
 from solvers.program import Program
 
@@ -157,7 +157,7 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
 
 
 def line_at(epsilon: float, b: float) -> tuple[float, float]:
-    """Return (m, c) of the line that touches phi (`encoders.probability`) at b: a <= m b + c suffices for a gap of at most epsilon.
+    """Return (m, c) of the line that touches phi (`probability.logistic`) at b: a <= m b + c suffices for a gap of at most epsilon.
 
     Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), and c is that of this very m.
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.network import Array, Network
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from tests.brute_force import exact_forward
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import Task

@@ -37,7 +37,7 @@ import verifair as vf
 from encoders.buckets import buckets_of
 from encoders.exact.dyadic import exact
 from encoders.network import Link, Network
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from solvers import clock

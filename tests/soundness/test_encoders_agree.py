@@ -8,7 +8,7 @@ import pytest
 
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from encoders.problem import TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined

@@ -18,7 +18,7 @@ from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Forbidden
 from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
-from encoders.probability import GapGoal, exceeds, gap_rows
+from encoders.probability.logistic import GapGoal, exceeds, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions

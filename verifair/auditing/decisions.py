@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.network import Array, Booleans, Integers
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.auditing.subject import AuditSubject
 from verifair.checker.words import counted
 from verifair.datasets.groups import MANY, group_of

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from encoders.network import Array, Model
-from encoders.probability import SMALLEST
-from encoders.shares import logistic
+from encoders.probability.logistic import SMALLEST
+from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.kmax import of_probability

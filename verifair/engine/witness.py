@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from encoders.network import Array, Model
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.engine.questions import decisions, margin
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema

@@ -36,7 +36,7 @@ from pydantic import Field
 
 from encoders.network import Array, Booleans, Integers, Network, layered
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
-from encoders.probability import STEEPEST, gap_rows, line_of
+from encoders.probability.logistic import STEEPEST, gap_rows, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.vnnlib.writer import TwinQuery, version_1, version_2
 from verifair.checker.report import Progress

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.attributions.gradients import integrated_gradients
 from encoders.bounds.explanations.attribution import attributions, score_bound
 from encoders.bounds.explanations.gradient import gradient_zonotopes
-from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.draws import draws

@@ -16,7 +16,7 @@ import verifair as vf
 from encoders.buckets import bucket, share_bucket
 from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
-from encoders.shares import logistic
+from encoders.probability.shares import logistic
 from tests.builders import integer, one_hot, real, schema_of
 from tests.draws import draws
 from tests.soundness.systems.test_share_constraints import CONSTRAINTS

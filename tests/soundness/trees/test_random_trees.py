@@ -23,7 +23,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Model
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.float32 import float32_errors

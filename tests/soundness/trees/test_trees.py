@@ -17,7 +17,7 @@ from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
 from encoders.network import Model
 from encoders.onnx.reader import read_model
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.programs.trees import TreeProgram
 from encoders.trees.twin import TreeTwin

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from encoders.attributions.gradients import gradients, integrated_gradients
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import random_network
 from tests.soundness.random_twins import MIXES, smoothed

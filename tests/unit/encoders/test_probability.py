@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.buckets import bucket
-from encoders.probability import SMALLEST, exceeds, gap_rows, line_of
+from encoders.probability.logistic import SMALLEST, exceeds, gap_rows, line_of
 from encoders.programs.rows import line_at
 from verifair.engine.gap.maximise import gap_bounds
 

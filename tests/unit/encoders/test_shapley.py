@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoders.attributions.shapley import shapley_values
 from encoders.network import Array, Integers
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.shapley import shapley_values
 from tests.tree_models import random_tree, save
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers
-from encoders.probability import GapGoal
+from encoders.probability.logistic import GapGoal
 from encoders.trees.compared import ComparedTrees
 from verifair.checker.kernel.trees import TreeBounds
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
-from encoders.probability import STEEPEST, line_of
+from encoders.probability.logistic import STEEPEST, line_of
 from verifair.checker.certificates.tree import MAX_ROWS, Of, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
 from verifair.checker.kernel.ensembles import tree_bounds

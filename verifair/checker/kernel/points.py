@@ -11,7 +11,7 @@ from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.network import Array, Booleans, Integers, Model, layered
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import margin_errors
 from verifair.checker.kernel.tasks import Tasks

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Link, Model
-from encoders.probability import SMALLEST, GapGoal, gap_rows
+from encoders.probability.logistic import SMALLEST, GapGoal, gap_rows
 from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 
 GOALS = {
@@ -20,7 +20,7 @@ GOALS = {
     "no-gap": (),
 }
 """Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0, or >= 0 where it is not strict (see
-`_strict`). The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
+`_strict`). The rows of "no-gap" depend on epsilon, see `encoders.probability.logistic`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ import numpy as np
 from encoders.buckets import borders, buckets_of
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, layered
-from encoders.shares import logistic
+from encoders.probability.shares import logistic
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds

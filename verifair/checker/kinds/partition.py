@@ -22,7 +22,7 @@ import numpy as np
 
 from encoders.domain import Batched
 from encoders.network import Array, Integers, Model
-from encoders.probability import GapGoal
+from encoders.probability.logistic import GapGoal
 from verifair.checker.certificates.envelope import about_another
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.certificates.statement import Scale, Signs

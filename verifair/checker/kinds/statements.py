@@ -11,7 +11,7 @@ from itertools import combinations, product
 import numpy as np
 
 from encoders.network import Array, Model
-from encoders.probability import GapGoal
+from encoders.probability.logistic import GapGoal
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of, question_flaw

@@ -23,7 +23,7 @@ from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
-from encoders.shares import logistic
+from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees

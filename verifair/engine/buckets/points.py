@@ -10,7 +10,7 @@ from encoders.bounds.cluster import Copies, Thresholds
 from encoders.buckets import buckets_of
 from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Integers
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from solvers import clock
 from verifair.engine.buckets.bounds import different
 from verifair.engine.buckets.tree_copies import TreeCopies

@@ -20,7 +20,7 @@ from scipy.special import expit
 from encoders.evaluate import pair
 from encoders.exact.balls import Balls, ball, precision, sigmoid
 from encoders.network import Array
-from encoders.probability import SMALLEST
+from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinBatch, TwinProblem
 from solvers import clock
 from solvers.outcome import Budget

@@ -15,7 +15,7 @@ from encoders.exact.balls import ball, precision, sigmoid
 from encoders.exact.dyadic import exact
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
-from encoders.probability import PRECISION, down
+from encoders.probability.logistic import PRECISION, down
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees

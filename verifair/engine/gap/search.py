@@ -18,7 +18,7 @@ import numpy as np
 
 from encoders.evaluate import seconds_exactly
 from encoders.network import Array, layered
-from encoders.probability import SMALLEST
+from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinProblem
 from solvers import clock
 from solvers.outcome import Budget

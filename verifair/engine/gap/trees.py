@@ -6,7 +6,7 @@ best gap while that grows. If such a question takes too long, epsilon comes down
 every question takes several times as long as the one before, so most of the time goes to the last ones. It rises again after a
 question that took too long. Several processes ask about several values at a time, at equal distances up to the bound.
 Over a box the bounds D of g - g', U of g and V of g', and two lines between them, leave a polygon of pairs (g, g'): no gap there
-exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability`).
+exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability.logistic`).
 Sound? yes: every bound has a proof, every gap a point.   Complete? to the tolerance, given time.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from encoders.network import Array, Integers, Link
-from encoders.probability import SMALLEST
+from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinProblem
 from encoders.trees.mean import MeanOfTrees
 from solvers import clock

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.attributions.gradients import gradients
 from encoders.evaluate import at_once, pair
-from encoders.gradients import gradients
 from encoders.network import Array, Integers, layered
 from solvers import clock
 from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at

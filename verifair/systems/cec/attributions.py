@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from encoders.attributions.gradients import points_of
+from encoders.attributions.shapley import shapley_values
 from encoders.errors import ModelError
 from encoders.evaluate import WORK
-from encoders.gradients import points_of
 from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
-from encoders.trees.shapley import shapley_values
 from verifair.aside import made
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order

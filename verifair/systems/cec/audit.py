@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from encoders.decision import Favoured
 from encoders.network import Array, Booleans, Integers, Model
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.aside import Aside
 from verifair.checker.report import Progress
 from verifair.engine.questions import decisions

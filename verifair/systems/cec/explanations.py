@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from encoders.gradients import integrated_gradients
+from encoders.attributions.gradients import integrated_gradients
 from encoders.network import Array, Booleans, Model, Network
 from verifair.engine.questions import margin
 from verifair.errors import QueryError

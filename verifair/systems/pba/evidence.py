@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.checker.certificates.certificate import Certificate, Claim, Counterexample, Proof, answered
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.statement import RowsQuery, RowStatement

@@ -10,7 +10,7 @@ from encoders.bounds.difference import GoalBounds, every_row, interval_goals, li
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
-from encoders.probability import gap_rows
+from encoders.probability.logistic import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions
 from tests.soundness.random_twins import STYLES, random_problem

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoders.bounds.twin import Twin
 from encoders.network import Array
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from encoders.problem import Goal, TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import line_at, refined

@@ -9,7 +9,7 @@ import pytest
 import verifair as vf
 from encoders.network import Link
 from encoders.onnx.reader import read_model
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from encoders.trees import stairs
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps

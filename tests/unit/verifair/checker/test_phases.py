@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Layer, Link, Network
-from encoders.probability import exceeds, line_of
+from encoders.probability.logistic import exceeds, line_of
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
 from tests.builders import by_multipliers, claim_of, tree_flaw

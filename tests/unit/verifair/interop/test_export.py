@@ -13,7 +13,7 @@ import pytest
 from encoders.evaluate import exact_goals
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
-from encoders.probability import exceeds
+from encoders.probability.logistic import exceeds
 from encoders.vnnlib.cases import meets
 from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget

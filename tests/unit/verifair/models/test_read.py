@@ -57,7 +57,7 @@ import verifair as vf
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link, Network
 from encoders.onnx.runtime import decisions, runtime_outputs
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from verifair.errors import MissingPackage, QueryError, SchemaError

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.network import Array, Booleans, Integers
-from encoders.probability import STEEPEST, line_of
+from encoders.probability.logistic import STEEPEST, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held

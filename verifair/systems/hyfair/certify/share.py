@@ -14,7 +14,7 @@ import numpy as np
 
 from encoders.evaluate import gap
 from encoders.network import Array, Integers
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore, readable
 from verifair.checker.report import Progress
 from verifair.engine.partition import REASONS, describe, partition_of

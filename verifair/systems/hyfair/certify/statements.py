@@ -12,7 +12,7 @@ import numpy as np
 
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
-from encoders.shares import probabilities
+from encoders.probability.shares import probabilities
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, decided, exactly, float32_words

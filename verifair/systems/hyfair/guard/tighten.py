@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from encoders.network import Array, Booleans, Integers
-from encoders.shares import logistic
+from encoders.probability.shares import logistic
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate

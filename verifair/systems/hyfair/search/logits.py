@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from encoders.network import Array, Floats, Integers, Model, Network
-from encoders.shares import logistic, probabilities
+from encoders.probability.shares import logistic, probabilities
 from verifair.engine.questions import margin
 
 CELLS = 1 << 17

@@ -14,7 +14,7 @@ from onnxruntime import InferenceSession
 from encoders.buckets import bucket, share_bucket
 from encoders.domain import Forbidden
 from encoders.network import Array, Layer, Link
-from encoders.shares import logistic
+from encoders.probability.shares import logistic
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from tests.tree_models import random_tree, save

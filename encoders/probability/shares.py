@@ -1,7 +1,6 @@
 """Probabilities of models: logistic functions of logits, or the shares of votes of forests.
 
-The logit of a forest of two classes is its share of votes less 1/2. Proofs of probability gaps are about logistic functions; the
-numbers here are for display, search and counts.
+The logit of a forest of two classes is its share of votes less 1/2. For display, search and counts; proofs of gaps use `logistic`.
 """
 
 from __future__ import annotations
