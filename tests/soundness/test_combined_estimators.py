@@ -45,7 +45,7 @@ from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
 from verifair.errors import QueryError
-from verifair.models.mixtures import LEVEL, _ramps
+from verifair.models.converters.mixtures import LEVEL, _ramps
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.stream import LabelledRows

@@ -17,10 +17,10 @@ from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Mode
 from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.missing import asks_for_missing, missing_categories
+from verifair.models.converters.missing import asks_for_missing, missing_categories
+from verifair.models.converters.pipelines import scales
+from verifair.models.converters.pytorch import modes_kept
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
-from verifair.models.pipelines import scales
-from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
 """The most rows of a table for the comparison, drawn with seed 0."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONVERTERS = {
-    "torch": "verifair.models.pytorch", "xgboost": "verifair.models.boosting", "lightgbm": "verifair.models.boosting",
-    "catboost": "verifair.models.boosting", "sklearn": "verifair.models.pipelines", "interpret": "verifair.models.pipelines",
+    "torch": "pytorch", "xgboost": "boosting", "lightgbm": "boosting", "catboost": "boosting", "sklearn": "pipelines",
+    "interpret": "pipelines",
 }
-"""Package of an object -> the module that converts such objects."""
+"""Package of an object -> the module among `converters` that converts such objects."""
 ACCEPTED = (
     "the path of an .onnx file, its bytes, an onnx.ModelProto, a fitted scikit-learn estimator or pipeline, an XGBoost, LightGBM "
     "or CatBoost model, an explainable boosting machine of InterpretML, or a torch.nn.Module"
@@ -76,7 +76,8 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     if frame is not None:
         check_rows(frame)
     try:
-        found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
+        convert = import_module(f"verifair.models.converters.{converter}").convert
+        found = read_model(converted(model, convert, columns), output=output, name=called(model))
     except ModelError as error:
         named = import_module("verifair.models.refused").better(model, error)
         if named is error:

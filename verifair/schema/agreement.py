@@ -15,8 +15,8 @@ from encoders.network import Array, Booleans, Link, Model
 from verifair.errors import VerifairError
 from verifair.models.columns import names_of
 from verifair.models.compare import ImportDifference, named_columns, predicted_classes, predictions, some_rows
+from verifair.models.converters.pipelines import scales
 from verifair.models.objects import called, package_of
-from verifair.models.pipelines import scales
 from verifair.schema.outcome import PositiveRule
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.files import whole
 from verifair.models.columns import names_of
 from verifair.models.compare import named_columns, some_rows
-from verifair.models.missing import missing_categories
+from verifair.models.converters.missing import missing_categories
 from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
 from verifair.notebook.shown import Shown

@@ -9,7 +9,7 @@ import pandas as pd
 
 from encoders.network import Model
 from verifair.errors import DataError, SchemaError
-from verifair.models.missing import MissingCategory
+from verifair.models.converters.missing import MissingCategory
 from verifair.models.objects import exported
 from verifair.schema.drafts.column import row_numbers
 from verifair.schema.drafts.one_hot import is_one_feature, is_whole, one_feature, one_hot_columns, words_of

@@ -15,7 +15,7 @@ from encoders.decision import decided
 from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
 from verifair.errors import DataError
 from verifair.models.columns import holds_numbers, holds_truths
-from verifair.models.missing import MissingCategory
+from verifair.models.converters.missing import MissingCategory
 from verifair.models.objects import exported
 from verifair.schema.drafts.column import FLAGS, feature_of, of_words, row_numbers, texts_among_numbers
 from verifair.schema.drafts.one_hot import categories_of

@@ -33,8 +33,8 @@ from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import integer, one_hot, schema_of
 from tests.draws import draws
-from verifair.models.additive import TableAxis, table
 from verifair.models.compare import predictions
+from verifair.models.converters.additive import TableAxis, table
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({

@@ -15,9 +15,9 @@ from sklearn.preprocessing import FunctionTransformer
 import verifair as vf
 from encoders.errors import ModelError
 from encoders.onnx.runtime import runtime_outputs
-from verifair.models import boosting
 from verifair.models.compare import ImportDifference, predictions
-from verifair.models.missing import missing_categories
+from verifair.models.converters import boosting
+from verifair.models.converters.missing import missing_categories
 
 lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
 JOBS, GRADES, SEXES = ("smith", "clerk", "farmer"), ("low", "mid", "high"), ("F", "M")

@@ -24,8 +24,8 @@ from encoders.onnx.runtime import runtime_logits
 from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.cli.main import app
 from verifair.errors import DataError, SchemaError
-from verifair.models import pipelines
 from verifair.models.compare import ImportDifference
+from verifair.models.converters import pipelines
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
 from verifair.systems.cec.people import people_of

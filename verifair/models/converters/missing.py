@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.models import additive, boosting, histograms
 from verifair.models.columns import kind_of, names_of
+from verifair.models.converters import additive, boosting, histograms
 from verifair.models.objects import STEPS, exported, flat, package_of, parts
 
 

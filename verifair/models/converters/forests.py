@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.models import boosting
 from verifair.models.columns import model_of
+from verifair.models.converters import boosting
 from verifair.models.objects import flat, labels_of, own_of_boosting, own_of_sklearn, width_of
 
 WHOLE_WEIGHTS = 2**10

@@ -19,9 +19,9 @@ from scipy.special import expit
 
 from encoders.network import Array, Floats, Integers
 from encoders.onnx.file import drop_nodes
-from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
-from verifair.models.forests import WHOLE_WEIGHTS, TreeSum, linear, members, summed, total, whole_weights, written
+from verifair.models.converters import discriminants
+from verifair.models.converters.forests import WHOLE_WEIGHTS, TreeSum, linear, members, summed, total, whole_weights, written
 from verifair.models.objects import called, flat, labels_of, last_of, own_of_boosting, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}

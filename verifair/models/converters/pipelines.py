@@ -15,8 +15,9 @@ from encoders.errors import ModelError
 from encoders.network import Link
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import additive, boosting, columns, discriminants, forests, histograms, missing, mixtures, polynomials
+from verifair.models import columns
 from verifair.models.columns import OPSETS
+from verifair.models.converters import additive, boosting, discriminants, forests, histograms, missing, mixtures, polynomials
 from verifair.models.objects import COMBINED, called, flat, last_of, members, package_of, parts, thawed, width_of, with_steps
 
 
