@@ -32,7 +32,7 @@ the cells of a variable up to which a tree counts as independent of it."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paths(Batched):
-    """The leaves (L) of all trees, tree by tree: values low < x <= high of every column (L, n), and bits (L, blocks, words) of the
+    """The leaves (L) of all trees, tree by tree: values low < x <= high of n columns (L, n), and bits (L, blocks, words) of the
     categories of every one-hot block."""
 
     tree: Integers
@@ -42,8 +42,8 @@ class Paths(Batched):
     categories: Booleans
 
     @classmethod
-    def of(cls, ensemble: TreeEnsemble, domain: Domain) -> Paths:
-        """Follow every path from the roots; paths that no row takes are left out."""
+    def of(cls, ensemble: TreeEnsemble, domain: Domain, columns: Integers) -> Paths:
+        """Follow every path from the roots; paths that no row takes are left out.   columns: (n,) the numbers that splits use."""
         count, n = len(ensemble.root), ensemble.columns
         blocks = np.flatnonzero(domain.one_hot)
         node, tree = ensemble.root, np.arange(count)
@@ -70,15 +70,14 @@ class Paths(Batched):
             one, zero = (np.asarray((low[:, block] < value) & (value <= high[:, block])) for value in (1.0, 0.0))
             others = np.asarray(zero.sum(axis=1, keepdims=True) - zero == domain.width[v] - 1)
             categories[:, b, : domain.width[v]] = one & others
-            low[:, block], high[:, block] = -np.inf, np.inf
-        every = cls(tree=tree, node=node, low=low, high=high, categories=categories)
+        every = cls(tree=tree, node=node, low=low[:, columns], high=high[:, columns], categories=categories)
         order = np.argsort(tree, kind="stable")
         return every.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
 
-    def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers) -> Booleans:
-        """Return (B, L) True where box low, high (B, n) with categories (B, blocks, words) meets the leaf, in these columns."""
+    def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers | None = None) -> Booleans:
+        """Return (B, L) True where box low, high (B, n) with categories (B, blocks, words) meets the leaf.   columns: None: all."""
         bits, ends = np.full((len(low), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(low), dtype=complex)
-        for column in columns.tolist():     # neighbouring boxes share most of their ends
+        for column in range(low.shape[1]) if columns is None else columns.tolist():     # close boxes share most of their ends
             ends.real, ends.imag = low[:, column], high[:, column]
             few, which = np.unique(ends, return_inverse=True)
             fits = (few.real[:, None] <= self.high[:, column]) & (few.imag[:, None] > self.low[:, column])
@@ -89,6 +88,12 @@ class Paths(Batched):
         return found
 
 
+Both = tuple[Paths, Paths]
+"""Leaves of x, and of x'."""
+Ends = tuple[Array, Array, Booleans]
+"""Of boxes: low and high ends (B, n), and possible categories (B, blocks, words)."""
+
+
 class TreeBounds:
     """The bounds of one ensemble. compares: True for decisions among several classes (`kernel.compared`)."""
 
@@ -96,10 +101,11 @@ class TreeBounds:
 
     def __init__(self, ensemble: TreeEnsemble, domain: Domain) -> None:
         self.ensemble, self.domain, self.blocks = ensemble, domain, np.flatnonzero(domain.one_hot)
+        self.columns = np.setdiff1d(ensemble.column[ensemble.column >= 0], domain.columns_of(self.blocks))
 
     @cached_property
     def paths(self) -> Paths:
-        return Paths.of(self.ensemble, self.domain)
+        return Paths.of(self.ensemble, self.domain, self.columns)
 
     @cached_property
     def sizes(self) -> Array:
@@ -126,34 +132,63 @@ class TreeBounds:
     ) -> Array:
         """Return lower bounds (N,) of  p . f(x) + q . f(x'), weights p, q (N, m) of the scores, over the boxes `box` (N,) of x and
         x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) bounds up to this are evened out."""
-        found = np.full(len(box), -np.inf)
-        ends = [(*one, self._possible(one[1])) for one in (first, second)]
-        widest = [(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None]) for low, high, some in ends]
-        own = apart[self.domain.start[self.blocks]][:, None]
-        columns = np.flatnonzero(np.isfinite(np.concatenate([self.paths.low, self.paths.high])).any(axis=0))
-        pair, other = (self.paths.take(self.paths.meet(*around, columns)[0]) for around in widest)
-        one, two, tree = _pairs(pair, other, ~apart, np.flatnonzero(~own).tolist())
-        pair, other = pair.take(one), other.take(two)
-        joint = replace(pair, low=np.where(apart, pair.low, np.maximum(pair.low, other.low)),   # x, and x' where both are one
-                        high=np.where(apart, pair.high, np.minimum(pair.high, other.high)),
+        found, place = np.full(len(box), -np.inf), np.zeros(len(first[0]), dtype=np.int64)
+        ends = [(low[:, self.columns], high[:, self.columns], self._possible(high)) for low, high in (first, second)]
+        for at, paths in self._near(ends, *self._group(ends, np.arange(len(first[0])), (self.paths, self.paths))):
+            asked, place[at] = np.flatnonzero(np.isin(box, at)), np.arange(len(at))
+            near, limit = [_taken(one, at) for one in ends], None if even is None else even[asked]
+            found[asked] = self._least(near, paths, apart, place[box[asked]], p[asked], q[asked], limit)
+        return found
+
+    def _group(self, ends: list[Ends], at: Integers, paths: Both) -> tuple[Integers, Both, int]:
+        """Return boxes (G,), the leaves of each copy that their hull meets, and the number of pairs of these in all trees."""
+        hulls = [(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None])
+                 for low, high, some in (_taken(one, at) for one in ends)]
+        one, two = (of.take(of.meet(*hull)[0]) for of, hull in zip(paths, hulls, strict=True))
+        count = [np.bincount(of.tree, minlength=len(self.ensemble.root)) for of in (one, two)]
+        return at, (one, two), int(count[0] @ count[1])
+
+    def _near(self, ends: list[Ends], at: Integers, paths: Both, pairs: int) -> Iterator[tuple[Integers, Both]]:
+        """Yield a group of boxes in parts, with their leaves: halved along a column while one of its boxes has fewer pairs than its
+        share of the group's."""
+        middle, high = ends[0][0][at] / 2 + ends[0][1][at] / 2, paths[0].high
+        if pairs > PAIRS and len(at) > 1 and len(self.columns):
+            column = ((high > middle.min(axis=0)) & (high < middle.max(axis=0))).sum(axis=0).argmax()
+            order = at[np.argsort(middle[:, column], kind="stable")]
+            if self._group(ends, order[len(at) // 2 :][:1], paths)[2] * len(at) < pairs:
+                for half in np.array_split(order, 2):
+                    yield from self._near(ends, *self._group(ends, half, paths))
+                return
+        yield at, paths
+
+    def _least(
+        self, ends: list[Ends], paths: Both, apart: Booleans, box: Integers, p: Array, q: Array, even: Array | None
+    ) -> Array:
+        """Return `least` of boxes of x and of x', which meet no other leaves than `paths`."""
+        found, own = np.full(len(box), -np.inf), apart[self.domain.start[self.blocks]][:, None]
+        moves = apart[self.columns]
+        one, two, tree = _pairs(*paths, ~moves, np.flatnonzero(~own).tolist())
+        pair, other = paths[0].take(one), paths[1].take(two)
+        joint = replace(pair, low=np.where(moves, pair.low, np.maximum(pair.low, other.low)),   # x, and x' where both are one
+                        high=np.where(moves, pair.high, np.minimum(pair.high, other.high)),
                         categories=pair.categories & (other.categories | own))
-        other, moved = replace(other, categories=other.categories | ~own), columns[apart[columns]]
+        other, moved = replace(other, categories=other.categories | ~own), np.flatnonzero(moves)
         number = dict[bytes, int]()
         which = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
         adds = [self._whole(joint.node, other.node, np.frombuffer(weight)) for weight in number]
         step = int(np.clip(4 * PAIRS // max(len(tree), 1), 16, TOGETHER))
-        for start in range(0, len(first[0]), step):
+        for start in range(0, len(ends[0][0]), step):
             part = slice(start, start + step)
             asked = np.flatnonzero((box >= start) & (box < start + step))
-            around = [(low[part], high[part], some[part]) for low, high, some in ends]
+            around = [_taken(one, part) for one in ends]
             near = [pairs.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None], of)[0]
-                    for pairs, (low, high, some), of in zip((joint, other), around, (columns, moved), strict=True)]
+                    for pairs, (low, high, some), of in zip((joint, other), around, (None, moved), strict=True)]
             kept = np.flatnonzero(near[0] & near[1])    # boxes with neighbouring numbers are close: few pairs
             begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
             if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
                 found[asked] = np.inf
                 continue
-            both = joint.take(kept).meet(*around[0], columns) & other.take(kept).meet(*around[1], moved)
+            both = joint.take(kept).meet(*around[0]) & other.take(kept).meet(*around[1], moved)
             for weight in np.flatnonzero(np.bincount(which[asked])).tolist():
                 whole, base, unit = adds[weight]
                 rows = asked[which[asked] == weight]
@@ -162,26 +197,27 @@ class TreeBounds:
                 found[rows] = np.where(nowhere, np.inf, _down(least.sum(axis=1) + base) * unit)     # at most 2^61 units
                 for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
                     few = kept[both[box[n] - start]]
-                    cells = self._cells(joint, few, apart, first[1][box[n]])
+                    cells = self._cells(joint, few, apart, ends[0][1][box[n]], ends[0][2][box[n]])
                     found[n] = max(found[n], _down(min(base + _evened(whole[few], tree[few], cells), int(FAR))) * unit)
         return found
 
     def one_way(self, low: Array, high: Array) -> Booleans:
         """Return (B,) True if all rows of the box low, high (B, n), which holds one at least, take one path through every tree."""
-        met = self.paths.meet(low, high, self._possible(high), np.arange(self.ensemble.columns))
+        met = self.paths.meet(low[:, self.columns], high[:, self.columns], self._possible(high))
         return np.asarray(met.sum(axis=1) == len(self.ensemble.root))
 
-    def _cells(self, pairs: Paths, at: Integers, apart: Booleans, high: Array) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """Yield, for each variable that both copies share, which of its cells, up to `high` (n,), the pairs `at` (K,) hold: pairs
-        with the first and the last one of a range."""
+    def _cells(
+        self, pairs: Paths, at: Integers, apart: Booleans, high: Array, some: Booleans
+    ) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """Yield, for each variable that both copies share, which of its cells, up to `high` (n,) and among the categories `some`
+        (blocks, words), the pairs `at` (K,) hold: pairs with the first and the last one of a range."""
         for v in np.flatnonzero(~apart[self.domain.start]).tolist():
-            b, column = np.flatnonzero(self.blocks == v), int(self.domain.start[v])
-            if len(b):
-                pair, cell = np.nonzero(pairs.categories[at, b[0]] & self._possible(high[None])[0, b[0]])
+            for b in np.flatnonzero(self.blocks == v).tolist():
+                pair, cell = np.nonzero(pairs.categories[at, b] & some[b])
                 yield pair, cell, cell
-            else:
-                ends, last = np.unique(np.minimum(pairs.high[at, column], high[column]), return_inverse=True)
-                yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, column], side="right"), last.reshape(-1)
+            for c in np.flatnonzero(self.columns == self.domain.start[v]).tolist():
+                ends, last = np.unique(np.minimum(pairs.high[at, c], high[c]), return_inverse=True)
+                yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, c], side="right"), last.reshape(-1)
 
     def _possible(self, high: Array) -> Booleans:
         """Return (B, blocks, words) the categories, as bits, that boxes with upper ends (B, n) leave."""
@@ -278,6 +314,11 @@ def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> t
     nothing = (np.empty(0, dtype=np.int64),) * 3
     one, two, tree_of = (np.concatenate(parts) for parts in zip(nothing, *found, strict=True))
     return one, two, tree_of
+
+
+def _taken(ends: Ends, at: Integers | slice) -> Ends:
+    low, high, some = ends
+    return low[at], high[at], some[at]
 
 
 def _down(whole: Integers | int) -> Array:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from encoders.exact.dyadic import exact
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
+from tests.builders import categorical, integer, schema_of
 from tests.soundness.trees.test_random_trees import KINDS, drawn, people, rows_of
-from tests.tree_models import save
+from tests.tree_models import Node, random_tree, save
+from verifair.checker.kernel import trees as kernel_trees
 from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.trees import _evened
+from verifair.checker.kernel.trees import TreeBounds, _evened
 
 Box = tuple[tuple[int, int], ...]
 
@@ -84,6 +87,47 @@ def test_bounds_are_at_most_what_every_row_of_a_box_has(seed: int, tmp_path: Pat
         found = [sum(int(4 * a) * f + int(4 * b) * g for a, b, f, g in zip(p[k], q[k], one, two, strict=True)) / 4
                  for one, two in zip(first, second, strict=True)]
         assert even[k] <= min(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_of_boxes_in_groups_are_those_of_all_at_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, of = np.random.default_rng(seed), schema_of(integer("a", 0, 31), integer("b", 0, 31), categorical("p", "f", "m"))
+    domain, v = of.domain, of.index("p")
+    trees = [random_tree(rng, domain.columns, 6) for _ in range(8)]
+    trees += [staircase(column, 0, 31, rng) for column in (0, 1)]
+    model = read_model(save(tmp_path / "m.onnx", trees, domain.columns))
+    lower = rng.integers(0, 30, size=(40, 3)).astype(float)
+    upper = lower + rng.integers(0, 3, size=lower.shape)
+    lower[:, v], upper[:, v] = 0.0, 0.0
+    prime = tuple(np.where(np.arange(3) == v, 1.0, end) for end in (lower, upper))
+    bounds, apart = tree_bounds(model, domain), np.arange(domain.columns) == domain.start[v]
+    assert isinstance(bounds, TreeBounds)
+    asked = domain.box(lower, np.minimum(upper, domain.upper)), domain.box(*prime), apart, np.repeat(np.arange(40), 2)
+    p, q = np.tile([[1.0], [-0.5]], (40, 1)), np.tile([[-1.0], [0.25]], (40, 1))
+    groups, least = [], TreeBounds._least
+
+    def counted(self: TreeBounds, ends: Any, *more: Any) -> Any:
+        groups.append(len(ends[0][0]))
+        return least(self, ends, *more)
+
+    monkeypatch.setattr(TreeBounds, "_least", counted)
+    for even in (None, np.full(80, np.inf)):
+        monkeypatch.setattr(kernel_trees, "PAIRS", 1 << 22)
+        together = bounds.least(*asked, p, q, even)
+        assert groups == [40]
+        monkeypatch.setattr(kernel_trees, "PAIRS", 1)
+        assert np.array_equal(bounds.least(*asked, p, q, even), together)
+        assert len(groups) > 4
+        assert sum(groups) == 80
+        groups.clear()
+
+
+def staircase(column: int, low: int, high: int, rng: np.random.Generator) -> Node:
+    """A tree with a leaf for each whole number of a column."""
+    middle = (low + high) // 2
+    if low == high:
+        return [float(np.float32(rng.normal()))]
+    return (column, "BRANCH_LEQ", middle + 0.5, staircase(column, low, middle, rng), staircase(column, middle + 1, high, rng))
 
 
 def test_what_is_smaller_than_the_unit_of_sums_is_rounded_down(tmp_path: Path) -> None:
