@@ -10,6 +10,8 @@ import onnx
 import pandas as pd
 from onnx import TensorProto, compose, helper
 
+from verifair.models.objects import flat, package_of
+
 OPSETS = {"": 15, "ai.onnx.ml": 3}
 """Operator sets that all converters know, so that a pipeline may end in any of their models."""
 JOINED = "columns"
@@ -20,6 +22,8 @@ PREFIX = "model/"
 
 def names_of(model: Any) -> tuple[str, ...]:
     """Return the names of the columns that an object was fitted on; empty if it does not know them."""
+    if package_of(model) == "sklearn":
+        model = flat(model)     # a pipeline that begins with steps that do nothing does not say what the next one knows
     for name in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
         found = getattr(model, name, None)
         found = found() if callable(found) else found

@@ -51,12 +51,13 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
 
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
+    model = flat(model) if package_of(model) == "sklearn" else model
     found, names = dict[str, MissingCategory](), names_of(model)
     package, coded = package_of(model), dict[int, list[Any]]()
     if package in ("xgboost", "lightgbm"):
         coded = boosting.categories(model, rows)
     elif package == "sklearn":
-        coded = histograms.categories(flat(model))
+        coded = histograms.categories(model)
     for place, known in coded.items():
         own = {_word(one): one for one in known if not absent(one)}
         free = [word for word in ("nan", "None") if word not in own]

@@ -2,13 +2,16 @@
 
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, StackingRegressor, VotingClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -106,6 +109,25 @@ def test_categories_are_the_objects_own_whatever_the_table_has(name: str) -> Non
     assert schema["job"].categories == (*(sorted(JOBS) if name == "histograms" else JOBS), "missing")
     shown = runtime_outputs(vf.read(model), schema.encode(schema.raw(others)).astype(np.float32))[:, -1]
     np.testing.assert_allclose(shown, predictions(model, others[list(PEOPLE)])[:, -1], atol=1e-6)
+
+
+@pytest.mark.parametrize("around", [
+    lambda model: make_pipeline("passthrough", make_pipeline(None, model)), lambda model: GridSearchCV(model, {}, cv=2),
+    lambda model: GridSearchCV(make_pipeline("passthrough", model), {}, cv=2),
+])
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost", "histograms"])
+def test_steps_that_do_nothing_and_searches_keep_the_categories_of_what_they_hold(name: str, around: Callable[[Any], Any]) -> None:
+    """Such a pipeline does not say which columns it was fitted on."""
+    model = around(clone(MODELS[name])).fit(PEOPLE, OK)
+    others = PEOPLE.assign(ok=OK, job=PEOPLE["job"].cat.reorder_categories(JOBS[::-1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ImportDifference)
+        network = vf.read(model, PEOPLE)
+        assert vf.read(model).source_sha256 == network.source_sha256
+        schema = vf.Schema.infer(others, target="ok", positive=1, model=model)
+    assert schema["job"].categories == (*(sorted(JOBS) if name == "histograms" else JOBS), "missing")
+    shown = runtime_outputs(network, schema.encode(schema.raw(EVERYBODY)).astype(np.float32))[:, -1]
+    np.testing.assert_allclose(shown, predictions(model, EVERYBODY)[:, -1], atol=1e-6)
 
 
 def test_boosters_of_the_libraries_own_are_compared_at_missing_values() -> None:
