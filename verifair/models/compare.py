@@ -20,7 +20,7 @@ from verifair.models.columns import holds_truths, names_of
 from verifair.models.converters.missing import asks_for_missing, missing_categories
 from verifair.models.converters.pipelines import scales
 from verifair.models.converters.pytorch import modes_kept
-from verifair.models.objects import ANOTHER_WAY, called, exported, flat, last_of, package_of, regresses, thawed
+from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
 
 ROWS = 1000
 """The most rows of a table for the comparison, drawn with seed 0."""
@@ -261,7 +261,7 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
                 words = none[name].codes.categories
                 x[:, start] = random.integers(len(words), size=len(x))
                 cells = none[name].cells(words[x[:, start].astype(int)])
-                taken = package_of(flat(model)) == "sklearn"  # whose encoders tell None from NaN
+                taken = package_of(last_of(model)) == "sklearn"  # whose encoders tell None from NaN
                 columns[name] = cells if taken else cells.astype(pd.CategoricalDtype([*none[name].known.values()]))
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)

@@ -53,11 +53,13 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
     """
     model = flat(model) if package_of(model) == "sklearn" else model
     found, names = dict[str, MissingCategory](), names_of(model)
-    package, coded = package_of(model), dict[int, list[Any]]()
-    if package in ("xgboost", "lightgbm"):
+    package, coded, steps = package_of(model), dict[int, list[Any]](), list[Any]()
+    if package == "sklearn":
+        *steps, last = [one for _, one in getattr(model, "steps", [("", model)])]
+        coded = boosting.categories(last) if package_of(last) in ("xgboost", "lightgbm") else histograms.categories(model)
+    elif package in ("xgboost", "lightgbm"):
         coded = boosting.categories(model, rows)
-    elif package == "sklearn":
-        coded = histograms.categories(model)
+    coded = {place: known for inner, known in coded.items() if (place := _handed_on(steps, inner)) is not None}
     for place, known in coded.items():
         own = {_word(one): one for one in known if not absent(one)}
         free = [word for word in ("nan", "None") if word not in own]
@@ -75,6 +77,24 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
             one = MissingCategory(word=none[0][0], value=none[0][1], known=own)
             found[exported(names[place]) if names else str(place)] = one
     return found
+
+
+def _handed_on(steps: Sequence[Any], place: int) -> int | None:
+    """Return the column that steps hand on, as it is, as the column at a place of what they give; None where they change it."""
+    for step in reversed(steps):
+        if hasattr(step, "output_indices_"):
+            name, first = next((name, at.start) for name, at in step.output_indices_.items() if at.start <= place < at.stop)
+            place = int(step._transformer_to_input_indices[name][place - first]) if _idle(step.named_transformers_[name]) else -1
+        elif not _idle(step):
+            place = -1
+        if place < 0:
+            return None
+    return place
+
+
+def _idle(step: Any) -> bool:
+    """Return whether a step does nothing; of a ColumnTransformer it is a word to older versions of scikit-learn."""
+    return isinstance(step, str) or (type(step).__name__ == "FunctionTransformer" and step.func is None)
 
 
 def absent(value: Any) -> bool:
