@@ -165,7 +165,7 @@ class InputSpace(schema_file.SchemaPart):
         """Return all legal raw values of a feature that has finitely many: category indices, or the integers of its range."""
         v = self.index(name)
         if self.features[v].kind == "real":
-            raise SchemaError(f"feature {name!r} is real-valued: its values cannot be listed; declare it integer or categorical")
+            raise SchemaError(f"feature {name!r} is real-valued, and its values cannot be listed; if whole, declare it integer")
         count = self.domain.upper[v] - self.domain.lower[v] + 1
         if count > 100_000:
             raise SchemaError(f"feature {name!r} has {count:.0f} values, too many to compare with each other; group them")
