@@ -218,7 +218,7 @@ def test_names_and_values(loan: Schema) -> None:
     assert loan.values("housing").tolist() == [0, 1, 2]
     assert loan.values("age")[[0, -1]].tolist() == [18, 90]
     assert [loan.format("sex", 1), loan.format("age", 30.0), loan.format("income", 2.5)] == ["male", "30", "2.5"]
-    with pytest.raises(SchemaError, match=r"'income' is real-valued.*declare it integer or categorical"):
+    with pytest.raises(SchemaError, match=r"'income' is real-valued.*if whole, declare it integer"):
         loan.values("income")
     with pytest.raises(SchemaError, match=r"no feature 'housng' in the schema; did you mean 'housing'\?"):
         loan.index("housng")
