@@ -31,15 +31,26 @@ the cells of a variable up to which a tree counts as independent of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Paths(Batched):
-    """The leaves (L) of all trees, tree by tree: values low < x <= high of n columns (L, n), and bits (L, blocks, words) of the
-    categories of every one-hot block."""
+class Ends(Batched):
+    """Boxes: ends low and high (B, n) of n columns, and bits (B, blocks, words) of the categories of every one-hot block."""
 
-    tree: Integers
-    node: Integers
     low: Array
     high: Array
     categories: Booleans
+
+    @property
+    def hull(self) -> Ends:
+        """The smallest box around all of them."""
+        low, high, categories = self.low.min(axis=0), self.high.max(axis=0), np.any(self.categories, axis=0)
+        return Ends(low=low[None], high=high[None], categories=categories[None])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paths(Ends):
+    """The leaves (L) of all trees, tree by tree, as the boxes of their rows: low < x <= high."""
+
+    tree: Integers
+    node: Integers
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, domain: Domain, columns: Integers) -> Paths:
@@ -74,24 +85,22 @@ class Paths(Batched):
         order = np.argsort(tree, kind="stable")
         return every.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
 
-    def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers | None = None) -> Booleans:
-        """Return (B, L) True where box low, high (B, n) with categories (B, blocks, words) meets the leaf.   columns: None: all."""
-        bits, ends = np.full((len(low), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(low), dtype=complex)
-        for column in range(low.shape[1]) if columns is None else columns.tolist():     # close boxes share most of their ends
-            ends.real, ends.imag = low[:, column], high[:, column]
+    def meet(self, boxes: Ends, columns: Integers | None = None) -> Booleans:
+        """Return (B, L) True where a box meets a leaf.   columns: those that count, None for all."""
+        bits, ends = np.full((len(boxes), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(boxes), dtype=complex)
+        for column in range(boxes.low.shape[1]) if columns is None else columns.tolist():   # close boxes share most of their ends
+            ends.real, ends.imag = boxes.low[:, column], boxes.high[:, column]
             few, which = np.unique(ends, return_inverse=True)
             fits = (few.real[:, None] <= self.high[:, column]) & (few.imag[:, None] > self.low[:, column])
             bits &= np.packbits(fits, axis=1)[which]
         found = np.unpackbits(bits, axis=1, count=len(self.tree)).astype(bool)
-        for b in range(categories.shape[1]):
-            found &= categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
+        for b in range(self.categories.shape[1]):
+            found &= boxes.categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
         return found
 
 
 Both = tuple[Paths, Paths]
 """Leaves of x, and of x'."""
-Ends = tuple[Array, Array, Booleans]
-"""Of boxes: low and high ends (B, n), and possible categories (B, blocks, words)."""
 
 
 class TreeBounds:
@@ -133,26 +142,24 @@ class TreeBounds:
         """Return lower bounds (N,) of  p . f(x) + q . f(x'), weights p, q (N, m) of the scores, over the boxes `box` (N,) of x and
         x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) bounds up to this are evened out."""
         found, place = np.full(len(box), -np.inf), np.zeros(len(first[0]), dtype=np.int64)
-        ends = [(low[:, self.columns], high[:, self.columns], self._possible(high)) for low, high in (first, second)]
+        ends = [self._ends(*one) for one in (first, second)]
         for at, paths in self._near(ends, *self._group(ends, np.arange(len(first[0])), (self.paths, self.paths))):
             asked, place[at] = np.flatnonzero(np.isin(box, at)), np.arange(len(at))
-            near, limit = [_taken(one, at) for one in ends], None if even is None else even[asked]
+            near, limit = [one.take(at) for one in ends], None if even is None else even[asked]
             found[asked] = self._least(near, paths, apart, place[box[asked]], p[asked], q[asked], limit)
         return found
 
     def _group(self, ends: list[Ends], at: Integers, paths: Both) -> tuple[Integers, Both, int]:
         """Return boxes (G,), the leaves of each copy that their hull meets, and the number of pairs of these in all trees."""
-        hulls = [(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None])
-                 for low, high, some in (_taken(one, at) for one in ends)]
-        one, two = (of.take(of.meet(*hull)[0]) for of, hull in zip(paths, hulls, strict=True))
+        one, two = (of.take(of.meet(boxes.take(at).hull)[0]) for of, boxes in zip(paths, ends, strict=True))
         count = [np.bincount(of.tree, minlength=len(self.ensemble.root)) for of in (one, two)]
         return at, (one, two), int(count[0] @ count[1])
 
     def _near(self, ends: list[Ends], at: Integers, paths: Both, pairs: int) -> Iterator[tuple[Integers, Both]]:
         """Yield a group of boxes in parts, with their leaves: halved along a column while one of its boxes has fewer pairs than its
         share of the group's."""
-        middle, high = ends[0][0][at] / 2 + ends[0][1][at] / 2, paths[0].high
         if pairs > PAIRS and len(at) > 1 and len(self.columns):
+            middle, high = ends[0].low[at] / 2 + ends[0].high[at] / 2, paths[0].high
             column = ((high > middle.min(axis=0)) & (high < middle.max(axis=0))).sum(axis=0).argmax()
             order = at[np.argsort(middle[:, column], kind="stable")]
             if self._group(ends, order[len(at) // 2 :][:1], paths)[2] * len(at) < pairs:
@@ -165,8 +172,7 @@ class TreeBounds:
         self, ends: list[Ends], paths: Both, apart: Booleans, box: Integers, p: Array, q: Array, even: Array | None
     ) -> Array:
         """Return `least` of boxes of x and of x', which meet no other leaves than `paths`."""
-        found, own = np.full(len(box), -np.inf), apart[self.domain.start[self.blocks]][:, None]
-        moves = apart[self.columns]
+        found, own, moves = np.full(len(box), -np.inf), apart[self.domain.start[self.blocks]][:, None], apart[self.columns]
         one, two, tree = _pairs(*paths, ~moves, np.flatnonzero(~own).tolist())
         pair, other = paths[0].take(one), paths[1].take(two)
         joint = replace(pair, low=np.where(moves, pair.low, np.maximum(pair.low, other.low)),   # x, and x' where both are one
@@ -177,18 +183,17 @@ class TreeBounds:
         which = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
         adds = [self._whole(joint.node, other.node, np.frombuffer(weight)) for weight in number]
         step = int(np.clip(4 * PAIRS // max(len(tree), 1), 16, TOGETHER))
-        for start in range(0, len(ends[0][0]), step):
+        for start in range(0, len(ends[0]), step):
             part = slice(start, start + step)
             asked = np.flatnonzero((box >= start) & (box < start + step))
-            around = [_taken(one, part) for one in ends]
-            near = [pairs.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None], of)[0]
-                    for pairs, (low, high, some), of in zip((joint, other), around, (None, moved), strict=True)]
+            around = [one.take(part) for one in ends]
+            near = [pairs.meet(boxes.hull, of)[0] for pairs, boxes, of in zip((joint, other), around, (None, moved), strict=True)]
             kept = np.flatnonzero(near[0] & near[1])    # boxes with neighbouring numbers are close: few pairs
             begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
             if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
                 found[asked] = np.inf
                 continue
-            both = joint.take(kept).meet(*around[0]) & other.take(kept).meet(*around[1], moved)
+            both = joint.take(kept).meet(around[0]) & other.take(kept).meet(around[1], moved)
             for weight in np.flatnonzero(np.bincount(which[asked])).tolist():
                 whole, base, unit = adds[weight]
                 rows = asked[which[asked] == weight]
@@ -197,13 +202,13 @@ class TreeBounds:
                 found[rows] = np.where(nowhere, np.inf, _down(least.sum(axis=1) + base) * unit)     # at most 2^61 units
                 for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
                     few = kept[both[box[n] - start]]
-                    cells = self._cells(joint, few, apart, ends[0][1][box[n]], ends[0][2][box[n]])
+                    cells = self._cells(joint, few, apart, ends[0].high[box[n]], ends[0].categories[box[n]])
                     found[n] = max(found[n], _down(min(base + _evened(whole[few], tree[few], cells), int(FAR))) * unit)
         return found
 
     def one_way(self, low: Array, high: Array) -> Booleans:
         """Return (B,) True if all rows of the box low, high (B, n), which holds one at least, take one path through every tree."""
-        met = self.paths.meet(low[:, self.columns], high[:, self.columns], self._possible(high))
+        met = self.paths.meet(self._ends(low, high))
         return np.asarray(met.sum(axis=1) == len(self.ensemble.root))
 
     def _cells(
@@ -219,12 +224,12 @@ class TreeBounds:
                 ends, last = np.unique(np.minimum(pairs.high[at, c], high[c]), return_inverse=True)
                 yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, c], side="right"), last.reshape(-1)
 
-    def _possible(self, high: Array) -> Booleans:
-        """Return (B, blocks, words) the categories, as bits, that boxes with upper ends (B, n) leave."""
+    def _ends(self, low: Array, high: Array) -> Ends:
+        """Return boxes low, high (B, n) of all columns, with the categories that they leave, as bits."""
         some = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
         for b, (start, width) in enumerate(zip(self.domain.start[self.blocks], self.domain.width[self.blocks], strict=True)):
             some[:, b, :width] = high[:, start : start + width] >= 1
-        return some
+        return Ends(low=low[:, self.columns], high=high[:, self.columns], categories=some)
 
     def _whole(self, leaf: Integers, other: Integers, weight: Array) -> tuple[Integers, int, float]:
         """Return the terms of pairs of leaves, by nodes (K,), and the base, in whole units, rounded down; and the unit."""
@@ -314,11 +319,6 @@ def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> t
     nothing = (np.empty(0, dtype=np.int64),) * 3
     one, two, tree_of = (np.concatenate(parts) for parts in zip(nothing, *found, strict=True))
     return one, two, tree_of
-
-
-def _taken(ends: Ends, at: Integers | slice) -> Ends:
-    low, high, some = ends
-    return low[at], high[at], some[at]
 
 
 def _down(whole: Integers | int) -> Array:

@@ -107,7 +107,7 @@ def test_bounds_of_boxes_in_groups_are_those_of_all_at_once(seed: int, tmp_path:
     groups, least = [], TreeBounds._least
 
     def counted(self: TreeBounds, ends: Any, *more: Any) -> Any:
-        groups.append(len(ends[0][0]))
+        groups.append(len(ends[0]))
         return least(self, ends, *more)
 
     monkeypatch.setattr(TreeBounds, "_least", counted)
