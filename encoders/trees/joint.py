@@ -26,6 +26,8 @@ from encoders.trees.ensemble import TreeEnsemble
 
 BITS = 51
 """Bits of the sums: two fewer than a float64 number has."""
+MOST = (1 << 31) - 1
+"""Nodes of all trees together: their numbers have 32 bits (`compiled.narrow`)."""
 MANY, KEPT = 1 << 20, 0.75
 """Of trees with so many nodes, collapsed ones are kept only if they have at most this share: they would be held twice."""
 
@@ -194,6 +196,8 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
         while True:
             n1 = _follow(n1, variable, last, goes_left, left, right, one, hot, low, high, some)
             n2 = _follow(n2, variable, last, goes_left, left, right, two, hot, low, high, some)
+            if size == MOST:
+                raise MemoryError("the trees of two copies have more than 2^31 nodes; fit fewer or shallower trees")
             out_variable, out_cut = room(out_variable, size + 1), room(out_cut, size + 1)
             out_right = room(out_right, size + 1)
             if patch >= 0:

@@ -12,6 +12,7 @@ import pytest
 
 from encoders.domain import Domain
 from encoders.onnx.reader import read_model
+from encoders.trees import joint as trees_of_both
 from encoders.trees import twin
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
@@ -82,6 +83,19 @@ def test_both_orders_of_the_copies_share_their_trees(seed: int, tmp_path: Path) 
     assert np.array_equal(first.leaf2, second.leaf1)
     p, q = 0.25, -0.75
     assert np.array_equal(first.worth(np.ones(1)).rounded(p, q)[0], second.worth(np.ones(1)).rounded(q, p)[0])
+
+
+def test_more_nodes_than_their_numbers_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble, _, cells, _, _ = joint_of(np.random.default_rng(0), tmp_path / "m.onnx")
+    none = np.zeros(len(ensemble.column), dtype=bool)
+    loop = trees_of_both._join
+    monkeypatch.setattr(trees_of_both, "_join", getattr(loop, "py_func", loop))     # what is compiled keeps its constants
+    size = len(JointTrees.of(ensemble, cells, none, none).trees.variable)
+    monkeypatch.setattr(trees_of_both, "MOST", size)
+    JointTrees.of(ensemble, cells, none, none)
+    monkeypatch.setattr(trees_of_both, "MOST", size - 1)
+    with pytest.raises(MemoryError, match=r"more than 2\^31 nodes; fit fewer or shallower trees"):
+        JointTrees.of(ensemble, cells, none, none)
 
 
 @pytest.mark.parametrize("seed", range(6))
