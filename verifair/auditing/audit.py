@@ -132,7 +132,7 @@ def audit(
     effort: work for all analyses, in seconds of one idle core; it is counted, not timed, so results do not depend on how busy the
     machine is (default: 150, at most timeout).   timeout: seconds by the clock after which the rest is left out.
     jobs: number of processes.   what_if: include the model in the page (up to 2 MB), so that readers can try other values.
-    missing: "drop" rows with missing values, or fill in the "most-frequent".   outside: "drop" those outside the schema's ranges.
+    missing: "drop" rows with missing values, or fill in the "most-frequent".   outside: "drop" those outside the schema.
     progress: called with (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError.
     """

@@ -17,7 +17,7 @@ file = "schema.toml"            # a first draft: verifair schema infer table.csv
 
 [data]
 file = "table.csv"              # rows of raw features and the label; without it some analyses are skipped
-outside = "error"               # or "drop": leave out rows outside the schema's ranges
+outside = "error"               # or "drop": leave out rows outside the schema's ranges or categories
 missing = "error"               # or "drop", "most-frequent": leave out rows with missing values, or fill these in
 
 [sensitive]

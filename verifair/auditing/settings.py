@@ -55,7 +55,7 @@ class SchemaOf(TomlSection):
 class Data(File):
     """[data]   rows: a shipped example's test rows, or all.
 
-    outside, missing: treatment of rows outside the schema's ranges, and of missing values."""
+    outside, missing: treatment of rows outside the schema's ranges or categories, and of missing values."""
 
     rows: Literal["all", "test"] = "all"
     outside: Outside = "error"

@@ -182,7 +182,7 @@ def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[St
         return data, 0
     kept = data.where(schema.fitting)
     if not kept.count:
-        raise DataError(f"{words}: no row lies within the schema's ranges; correct the table, or widen the ranges")
+        raise DataError(f"{words}: no row lies within the schema; correct the table, or widen the schema")
     return kept, data.count - kept.count
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from verifair.schema.constraint import Constraint, boxes_of, labelled
 from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import closest, listed
 
-LEAVE_OUT = '--outside drop; in an audit file under [data]: outside = "drop"'
+LEAVE_OUT = '--outside drop; in an audit file under [data], and in Python: outside = "drop"'
 """The remedy in messages for leaving rows out."""
 
 MISSING = ("nan", "None")
@@ -43,8 +44,11 @@ def block_of(feature: Feature) -> dict[str, str]:
     return {f"{feature.source}_{word}": word for word in words}
 
 
-def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
-    """Return raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
+def raw_column(frame: pd.DataFrame, feature: Feature, *, unknown: Literal["error", "nan"] = "error") -> Array:
+    """Return raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category.
+
+    unknown: treatment of a category that the schema does not have: DataError, or NaN, which lies outside every domain.
+    """
     if feature.source not in frame.columns and any(name in frame.columns for name in block_of(feature)):
         return _from_block(frame, feature)
     named = next((f'; if its category {word!r} stands for them, write missing = "{word}" in the schema'
@@ -53,10 +57,10 @@ def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
     if feature.categories is None:
         return _numbers(column, feature)
     if feature.missing is None:
-        return _indices(column, feature)
+        return _indices(column, feature, unknown)
     some = column.notna().to_numpy()
     found = np.full(len(column), float(feature.categories.index(feature.missing)))
-    found[some] = _indices(column[some].infer_objects(), feature)
+    found[some] = _indices(column[some].infer_objects(), feature, unknown)
     return found
 
 
@@ -154,7 +158,7 @@ def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
     return np.asarray(place, dtype=np.int64), [text(value) for value in distinct]
 
 
-def _indices(column: pd.Series, feature: Feature) -> Array:
+def _indices(column: pd.Series, feature: Feature, when_unknown: Literal["error", "nan"]) -> Array:
     """Return category indices (N,), from names, or from codes in a column of numbers if no category's name is a number."""
     categories = feature.categories or ()
     place, names = _factor(column, f"feature {feature.name!r}")
@@ -166,10 +170,14 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
         first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
         numbers = _numbers(column, feature)
         return (numbers - first) / step  # codes of no category are outside the domain: `inside` finds them
+    if when_unknown == "nan":
+        return np.asarray(np.array([index.get(name, np.nan) for name in names], dtype=float)[place])
     row = int(np.argmax(unknown[place]))
     found = names[place[row]]
     what = f"feature {feature.name!r}: row {column.index[row]} holds {_cell(column.iloc[row])}"
-    raise DataError(f"{what}, {feature.unknown(found)}; correct the data, or add the category to the schema")
+    raise DataError(
+        f"{what}, {feature.unknown(found)}; correct the data, add the category to the schema, or leave such rows out ({LEAVE_OUT})"
+    )
 
 
 def numeric(cells: pd.Series) -> Array:

@@ -229,8 +229,12 @@ class Schema(Shown, InputSpace):
         return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), word) for name, word in known.items()})
 
     def fitting(self, frame: pd.DataFrame) -> Booleans:
-        """Return (N,) True for legal rows of a table. Raises DataError for a cell that is not a value of its feature."""
-        return self.inside(self.raw(frame, outside="keep"))
+        """Return (N,) True for legal rows of a table; an unknown category is not legal.
+
+        Raises DataError for a missing value, or for text where a number is expected.
+        """
+        with schema_rows.blamed(frame):
+            return self.inside(np.column_stack([schema_rows.raw_column(frame, one, unknown="nan") for one in self.features]))
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
         v = next((v for v in range(len(self.features)) if not self._legal(raw, v).all()), None)

@@ -92,7 +92,9 @@ Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
 )]
 """Treatment of missing values: raise an error; leave out their rows; or replace them by the column's most frequent
 value. Labels and protected features are never filled in: rows without them are left out."""
-Outside = Annotated[Literal["error", "drop"], Field(description="Rows outside the schema's ranges: error, or drop them.")]
+Outside = Annotated[
+    Literal["error", "drop"], Field(description="Rows outside the schema's ranges or categories: error, or drop them.")
+]
 
 
 class Inputs(Settings):

@@ -72,7 +72,7 @@ class Subject:
     @property
     def without(self) -> str:
         """Return the rows that were left out, in words."""
-        return f" ({counted(self.dropped, 'row', 'rows')} outside the schema's ranges left out)" if self.dropped else ""
+        return f" ({counted(self.dropped, 'row', 'rows')} outside the schema left out)" if self.dropped else ""
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """Return the path of a file that settings name. In an audit it is relative to the audit file."""

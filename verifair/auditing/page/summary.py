@@ -290,7 +290,7 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     if drawn:
         yield f"People of the table who were not drawn: {listed(drawn)}."
     if result.treated:
-        yield f"The original rows of people with missing values or values outside the schema's ranges{result.treated}."
+        yield f"The original rows of people with missing values or values outside the schema{result.treated}."
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:

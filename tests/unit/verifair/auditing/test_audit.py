@@ -314,7 +314,7 @@ def test_neither_groups_nor_labels_are_made_up_and_the_page_says_who_is_left_out
     assert counted == whole["sex"].value_counts().to_dict()
     page = Path("a.html").read_text(encoding="utf-8")
     assert "190 rows (10 rows with missing values left out)" in page
-    assert "values outside the schema&#39;s ranges (10 rows with missing values left out)." in page
+    assert "values outside the schema (10 rows with missing values left out)." in page
     done = verifair(
         "cec", "credit.onnx", "--schema", "credit.toml", "--data", "credit.csv", "--protected", "sex", "--missing", "most-frequent",
         "--json", "cec.json",

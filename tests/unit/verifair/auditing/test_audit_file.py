@@ -182,17 +182,18 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
     table = (tmp_path / "rows.csv").read_text().splitlines()
     frame = datasets.german().frame.head(20).copy()
     frame.loc[3, "duration"] = 900
+    frame.loc[5, "housing"] = "castle"  # no category of the schema
     frame.to_csv(tmp_path / "rows.csv", index=False)
     assert len(table) == 21
-    with pytest.raises(DataError, match=r"'duration'.*900.*\[data\]: outside = \"drop\""):
+    with pytest.raises(DataError, match=r"'housing'.*castle.*\[data\], and in Python: outside = \"drop\""):
         read(load(path))
     path.write_text(path.read_text().replace('"rows.csv"', '"rows.csv"\noutside = "drop"'))
     subject = read(load(path))
-    assert (subject.rows().count, subject.dropped) == (19, 1)
-    assert "1 row outside the schema's ranges left out" in subject.some(None, 0)[1]
+    assert (subject.rows().count, subject.dropped) == (18, 2)
+    assert "2 rows outside the schema left out" in subject.some(None, 0)[1]
     drawn, words = subject.some(5, 0)
     assert drawn.count == 5
-    assert "5 of the table's 19 rows, drawn at random (seed 0)" in words
+    assert "5 of the table's 18 rows, drawn at random (seed 0)" in words
 
 
 @pytest.mark.parametrize(

@@ -311,7 +311,7 @@ def test_rows_that_break_a_constraint_are_told() -> None:
     assert str(error.value) == (
         "constraint 'a husband is male': 1 row breaks it, first row 11 with relationship = Husband, sex = Female; constraint "
         "number 2: 1 row breaks it, first row 12 with age = 10, marital-status = Widowed; correct the data or the constraint, or "
-        "leave such rows out (--outside drop; in an audit file under [data]: outside = \"drop\")"
+        "leave such rows out (--outside drop; in an audit file under [data], and in Python: outside = \"drop\")"
     )
     schema = home(HUSBAND, CHILD)
     assert schema.fitting(frame()).tolist() == [True, False, False, True]

@@ -465,6 +465,13 @@ def test_rows_outside_can_be_kept_and_told(loan: Schema, rows: pd.DataFrame) -> 
     assert loan.raw(rows.iloc[:0]).shape == (0, 4)
 
 
+def test_an_unknown_category_is_outside(loan: Schema, rows: pd.DataFrame) -> None:
+    assert loan.fitting(rows.assign(sex=["male", "other"])).tolist() == [True, False]
+    assert loan.fitting(rows.assign(sex=pd.Categorical(["other", "male"]))).tolist() == [False, True]
+    with pytest.raises(DataError, match="add the category to the schema, or leave such rows out"):
+        loan.raw(rows.assign(sex=["male", "other"]), outside="keep")
+
+
 def test_labels(loan: Schema, rows: pd.DataFrame) -> None:
     assert loan.labels(rows.assign(paid=["no", "no"])).tolist() == [0, 0]
     numbers = Schema(features=loan.features, label="paid", positive_label=1)  # type: ignore[arg-type]
