@@ -18,8 +18,10 @@ import numpy.typing as npt
 from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.network import Array, Booleans, Integers, Model, Numbers
 
-ROWS = 1 << 22
-"""Leaves that are looked up at once."""
+ROWS = 1 << 16
+"""Leaves that are looked up at once: so few that the processor's cache holds them."""
+STEPS = 8
+"""The most steps down the trees until paths that have ended are left out. Categories make chains of hundreds of splits."""
 UNIT, TIE = 2.0**-24, 2.0**-25
 """TIE: a share of votes this near to a threshold counts as on it, as leaves hold votes / trees, rounded to float32."""
 
@@ -112,17 +114,23 @@ class TreeEnsemble(Model):
             raise ValueError(f"x has {x.shape[1]} columns; expected {self.columns}, those of the trees")
         found = np.empty((len(x), len(self.root)), dtype=np.int64)
         step, (column, branch) = max(1, ROWS // len(self.root)), self._looked_up
+        steps = -(-self.depth // max(-(-self.depth // STEPS), 1))
         for start in range(0, len(x), step):
             part = x[start : start + step]
-            flat, row = part.ravel(), self.columns * np.arange(len(part))[:, None]
-            node, missing = np.tile(self.root, (len(part), 1)), bool(np.isnan(flat).any())
-            for _ in range(self.depth):     # all indices are valid; mode="clip" avoids a copy by which numpy checks them
-                value = flat.take(row + column.take(node, mode="clip"), mode="clip")
-                goes_left = value <= self.threshold.take(node, mode="clip")
-                if missing:
-                    goes_left |= np.isnan(value) & self.missing_left.take(node, mode="clip")
-                node = branch.take(2 * node + goes_left, mode="clip")
-            found[start : start + step] = node
+            flat, row = part.ravel(), np.repeat(self.columns * np.arange(len(part)), len(self.root))
+            leaf, missing = np.tile(self.root, len(part)), bool(np.isnan(flat).any())
+            paths = np.flatnonzero(self.column.take(leaf) >= 0)    # those that have not reached a leaf
+            while len(paths):
+                node, at = leaf.take(paths), row.take(paths)
+                for _ in range(steps):      # all indices are valid; mode="clip" avoids a copy by which numpy checks them
+                    value = flat.take(at + column.take(node, mode="clip"), mode="clip")
+                    goes_left = value <= self.threshold.take(node, mode="clip")
+                    if missing:
+                        goes_left |= np.isnan(value) & self.missing_left.take(node, mode="clip")
+                    node = branch.take(2 * node + goes_left, mode="clip")
+                leaf[paths] = node
+                paths = paths[self.column.take(node) >= 0]
+            found[start : start + step] = leaf.reshape(len(part), -1)
         return found
 
     def forward(self, x: Numbers) -> Numbers:
