@@ -25,11 +25,11 @@ def names_of(model: Any) -> tuple[str, ...]:
     if package_of(model) == "sklearn":
         model = flat(model)     # a pipeline that begins with steps that do nothing does not say what the next one knows
     for name in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
-        found = getattr(model, name, None)
-        found = found() if callable(found) else found
-        if found is not None and len(found) and all(isinstance(one, str) for one in np.asarray(found).tolist()):
-            named = tuple(map(str, found))
-            return () if _placeholders(named, fitted=name == "feature_names_in_") else named
+        values = getattr(model, name, None)
+        values = values() if callable(values) else values
+        if values is not None and len(values) and all(isinstance(name, str) for name in np.asarray(values).tolist()):
+            names = tuple(map(str, values))
+            return () if _placeholders(names, fitted=name == "feature_names_in_") else names
     return ()
 
 
@@ -45,10 +45,10 @@ def holds_truths(column: pd.Series) -> bool:
 
 def kind_of(values: Any) -> str:
     """Return what values of an encoder are: text, integer or number."""
-    listed = np.asarray(values).tolist()
-    if any(isinstance(value, str) for value in listed):
+    items = np.asarray(values).tolist()
+    if any(isinstance(value, str) for value in items):
         return "text"
-    return "integer" if all(isinstance(value, int) and not isinstance(value, bool) for value in listed) else "number"
+    return "integer" if all(isinstance(value, int) and not isinstance(value, bool) for value in items) else "number"
 
 
 def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
@@ -57,8 +57,8 @@ def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
     fitted: they stand in `feature_names_in_`, where a table may have plain numbers; LightGBM 4.5 puts its own there, of arrays as
     well, and scikit-learn's ensembles take them from a member.
     """
-    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in (("Column_",) if fitted else ("Column_", ""))]
-    return tuple(names) in plain
+    patterns = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in (("Column_",) if fitted else ("Column_", ""))]
+    return tuple(names) in patterns
 
 
 def model_of(graph: onnx.GraphProto) -> onnx.ModelProto:
@@ -73,37 +73,37 @@ def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     width = matrix.type.tensor_type.shape.dim[1].dim_value
     if not names or width not in (0, len(names)):
         return model
-    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
-    if taken & {*names, JOINED}:
+    tensor_names = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    if tensor_names & {*names, JOINED}:
         model = compose.add_prefix(model, PREFIX)
         (matrix,) = model.graph.input
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in names]
-    whole = matrix.name
+    matrix_name = matrix.name
     del model.graph.input[:]
     model.graph.input.extend(inputs)
-    model.graph.node.insert(0, helper.make_node("Concat", list(names), [whole], name=JOINED, axis=1))
-    if not any(one.domain in ("", "ai.onnx") for one in model.opset_import):
+    model.graph.node.insert(0, helper.make_node("Concat", list(names), [matrix_name], name=JOINED, axis=1))
+    if not any(opset.domain in ("", "ai.onnx") for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid("", 15))
     return model
 
 
 def renamed(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """Return a model whose inputs have these names, without those that it does not read."""
-    for one in model.graph.output:
-        if any(one.name == given.name for given in model.graph.input):  # a single column without a node
-            model.graph.node.append(helper.make_node("Identity", [one.name], [f"{one.name}/same"], name=f"{one.name}/same"))
-            one.name += "/same"
-    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
-    if taken & set(names):
+    for info in model.graph.output:
+        if any(info.name == model_input.name for model_input in model.graph.input):  # a single column without a node
+            model.graph.node.append(helper.make_node("Identity", [info.name], [f"{info.name}/same"], name=f"{info.name}/same"))
+            info.name += "/same"
+    tensor_names = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    if tensor_names & set(names):
         model = compose.add_prefix(model, PREFIX)
-    new = dict(zip((one.name for one in model.graph.input), names, strict=True))
-    read = {name for node in model.graph.node for name in node.input}
-    kept = [one for one in model.graph.input if one.name in read]
+    new_names = dict(zip((info.name for info in model.graph.input), names, strict=True))
+    used = {name for node in model.graph.node for name in node.input}
+    inputs = [info for info in model.graph.input if info.name in used]
     del model.graph.input[:]
-    for one in kept:
-        one.name = new[one.name]
-    model.graph.input.extend(kept)
+    for info in inputs:
+        info.name = new_names[info.name]
+    model.graph.input.extend(inputs)
     for node in model.graph.node:
         for k, name in enumerate(node.input):
-            node.input[k] = new.get(name, name)
+            node.input[k] = new_names.get(name, name)
     return model

@@ -49,14 +49,14 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         raise ModelError(called(model), f"its converted model shows probabilities as if they were logits; {ANOTHER_WAY}")
     names = names_of(model)
     uses = Counter(map(exported, names))
-    alike = [name for name in names if uses[exported(name)] > 1]
-    if alike:
-        said = " and ".join(map(repr, alike))
-        raise ModelError(called(model), f"its columns {said} have one name in ONNX; rename one of them, and fit it again")
+    duplicates = [name for name in names if uses[exported(name)] > 1]
+    if duplicates:
+        listing = " and ".join(map(repr, duplicates))
+        raise ModelError(called(model), f"its columns {listing} have one name in ONNX; rename one of them, and fit it again")
     if network.outputs > 1 and regresses(model):
         raise ModelError(called(model), f"gives {network.outputs} values a row, which are no classes; fit it on one of them")
-    if package_of(model) in ("sklearn", "interpret") and (done := asks_for_missing(thawed(model))):
-        message = f"{called(model)}: {done}, the converted model does not; proofs are about rows that have these values"
+    if package_of(model) in ("sklearn", "interpret") and (treatment := asks_for_missing(thawed(model))):
+        message = f"{called(model)}: {treatment}, the converted model does not; proofs are about rows that have these values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     if hasattr(model, "classes_") and hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
         message = f"{called(model)}: gives scores, no probabilities; what verifair calls one is a logistic function, or softmax"
@@ -67,68 +67,68 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
             message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
             warnings.warn(f"{message}; pass read(model, frame) rows that it was fitted on", ImportDifference, stacklevel=4)
         rows = None
-    given, x, where = _drawn(model, network) if rows is None else rows
+    inputs, x, source = _random_points(model, network) if rows is None else rows
     try:
-        own = predictions(model, given)
+        expected = predictions(model, inputs)
     except Exception as error:  # objects may raise anything
-        message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({first_line(error)[:200]})"
+        message = f"{called(model)}: was not compared with its converted model, as it fails on {source} ({first_line(error)[:200]})"
         warnings.warn(f"{message}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
         return
-    shown = runtime_outputs(network, x)
-    _check_decides(model, given, own, network.link, where)
-    if own.shape[1] == 2 and shown.shape[1] == 1:
-        own = own[:, 1:]
-    if shown.shape[1] == 2 and own.shape[1] == 1:
-        shown = shown[:, 1:]
-    if own.shape != shown.shape:
-        found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
-        raise ModelError(called(model), f"{found}; {ANOTHER_WAY}")
+    converted = runtime_outputs(network, x)
+    _check_decides(model, inputs, expected, network.link, source)
+    if expected.shape[1] == 2 and converted.shape[1] == 1:
+        expected = expected[:, 1:]
+    if converted.shape[1] == 2 and expected.shape[1] == 1:
+        converted = converted[:, 1:]
+    if expected.shape != converted.shape:
+        problem = f"gives {expected.shape[1]} numbers a row, its converted model {converted.shape[1]}"
+        raise ModelError(called(model), f"{problem}; {ANOTHER_WAY}")
     if network.of_trees and scales(model):
         remedy, bound = SCALED, MOST
     else:
         remedy, bound = ANOTHER_WAY, RARE
-    relative, other = _apart(own, shown, network.link)
+    relative, differs = _differences(expected, converted, network.link)
     count, worst = int((relative > CLOSE).sum()), int(relative.argmax())
-    if not count and not other.any():
+    if not count and not differs.any():
         return
-    own_of_float32 = predictions(model, _float32(given))[:, -own.shape[1] :]
-    relative_of_float32, other_of_float32 = _apart(own_of_float32, shown, network.link)
-    at = int(np.abs(own - shown)[worst].argmax())
-    example = f"{shown[worst, at]:.6g} instead of {own[worst, at]:.6g}"
+    expected_of_float32 = predictions(model, _float32(inputs))[:, -expected.shape[1] :]
+    relative_of_float32, differs_of_float32 = _differences(expected_of_float32, converted, network.link)
+    column = int(np.abs(expected - converted)[worst].argmax())
+    example = f"{converted[worst, column]:.6g} instead of {expected[worst, column]:.6g}"
     if frame is not None and any(isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes):
         remedy = "give categorical columns the categories that it was fitted with, in that order"
     if (relative > FAR).mean() > MOST or (relative_of_float32 > FAR).mean() > bound:
-        found = f"its conversion to ONNX does not reproduce it: {count:,} of {where} differ, one has {example}"
-        raise ModelError(called(model), f"{found}; {remedy}")
-    decided = [f"decides {int(other.sum()):,} of {where} otherwise than the object"] if other.any() else []
-    apart = [f"differs from it by more than {CLOSE:g} on {count:,} of {where}, the most is {example}"] if count else []
-    left = int(((relative_of_float32 > CLOSE) | other_of_float32).sum())
-    reason = "ONNX holds numbers as float32; of rows rounded to float32 " + (f"{left:,} differ" if left else "none differs")
-    why = f" Where a number is scaled, {remedy}." if remedy is SCALED else ""
-    said = f"{called(model)}: the converted model {' and '.join([*decided, *apart])}"
-    warnings.warn(f"{said}. {reason}. Proofs are about the converted model.{why}", ImportDifference, stacklevel=4)
+        problem = f"its conversion to ONNX does not reproduce it: {count:,} of {source} differ, one has {example}"
+        raise ModelError(called(model), f"{problem}; {remedy}")
+    decision_text = [f"decides {int(differs.sum()):,} of {source} otherwise than the object"] if differs.any() else []
+    value_text = [f"differs from it by more than {CLOSE:g} on {count:,} of {source}, the most is {example}"] if count else []
+    rest = int(((relative_of_float32 > CLOSE) | differs_of_float32).sum())
+    reason = "ONNX holds numbers as float32; of rows rounded to float32 " + (f"{rest:,} differ" if rest else "none differs")
+    advice = f" Where a number is scaled, {remedy}." if remedy is SCALED else ""
+    summary = f"{called(model)}: the converted model {' and '.join([*decision_text, *value_text])}"
+    warnings.warn(f"{summary}. {reason}. Proofs are about the converted model.{advice}", ImportDifference, stacklevel=4)
 
 
-def _check_decides(model: Any, rows: Any, values: Array, link: Link, where: str) -> None:
+def _check_decides(model: Any, rows: Any, values: Array, link: Link, source: str) -> None:
     """Raise ModelError if an object's `predict` decides differently from its own values (N, k), by a threshold of its own."""
     if not 2 <= len(getattr(model, "classes_", ())) == max(2, values.shape[1]):
         return
-    said = predicted_classes(model, rows)
-    if said is None or len(said) != len(values):
+    predicted = predicted_classes(model, rows)
+    if predicted is None or len(predicted) != len(values):
         return
     ranked = np.sort(values, axis=1)
-    near = ranked[:, -1] - ranked[:, -2] <= CLOSE if values.shape[1] > 1 else np.zeros(len(values), dtype=bool)
-    other = int((~near & (said != _decided(values, link))).sum())
-    if other:
-        found = f"decides {other:,} of {where} otherwise than its own probabilities, by a threshold that its conversion leaves out"
+    is_tie = ranked[:, -1] - ranked[:, -2] <= CLOSE if values.shape[1] > 1 else np.zeros(len(values), dtype=bool)
+    count = int((~is_tie & (predicted != _decided(values, link))).sum())
+    if count:
+        text = f"decides {count:,} of {source} otherwise than its own probabilities, by a threshold that its conversion leaves out"
         remedy = 'set it to 1/2, and write positive = "logit >= T" with its log-odds T'
-        raise ModelError(called(model), f"{found}; {remedy}")
+        raise ModelError(called(model), f"{text}; {remedy}")
 
 
-def _apart(own: Array, shown: Array, link: Link) -> tuple[Array, Booleans]:
+def _differences(expected: Array, converted: Array, link: Link) -> tuple[Array, Booleans]:
     """Return for each row the largest difference, relative to 1 + |value|, and True if the decisions differ."""
-    relative = np.where(np.isfinite(own), np.abs(own - shown) / (1 + np.abs(own)), np.inf).max(axis=1)
-    return relative, np.asarray(_decided(own, link) != _decided(shown, link))
+    relative = np.where(np.isfinite(expected), np.abs(expected - converted) / (1 + np.abs(expected)), np.inf).max(axis=1)
+    return relative, np.asarray(_decided(expected, link) != _decided(converted, link))
 
 
 def _float32(rows: Any) -> Any:
@@ -148,11 +148,11 @@ def _decided(values: Array, link: Link) -> Any:
 
 def predicted_classes(model: Any, rows: Any) -> Integers | None:
     """Return the positions in `classes_` of an object's predicted classes for rows (N,); None if it predicts anything else."""
-    numbers = {str(name): k for k, name in enumerate(model.classes_)}
+    index = {str(name): k for k, name in enumerate(model.classes_)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said = [str(one) for one in np.ravel(model.predict(rows)).tolist()]
-    return np.array([numbers[one] for one in said]) if set(said) <= set(numbers) else None
+        labels = [str(label) for label in np.ravel(model.predict(rows)).tolist()]
+    return np.array([index[label] for label in labels]) if set(labels) <= set(index) else None
 
 
 def predictions(model: Any, rows: Any) -> Array:
@@ -162,16 +162,16 @@ def predictions(model: Any, rows: Any) -> Array:
         warnings.simplefilter("ignore")
         match package_of(model):
             case "torch":
-                found = _of_module(model, rows)
+                outputs = _of_module(model, rows)
             case "xgboost" if not hasattr(model, "get_booster"):
-                found = model.predict(sys.modules["xgboost"].DMatrix(rows, enable_categorical=True))
+                outputs = model.predict(sys.modules["xgboost"].DMatrix(rows, enable_categorical=True))
             case _ if getattr(last, "voting", "soft") == "hard":
                 votes = model.transform(rows)[:, :, None] == np.arange(len(last.classes_))  # of each member for each class
-                found = np.average(votes, axis=1, weights=last._weights_not_none)
+                outputs = np.average(votes, axis=1, weights=last._weights_not_none)
             case _:
-                name = next((one for one in ("predict_proba", "decision_function") if hasattr(model, one)), "predict")
-                found = getattr(model, name)(rows)
-    values = np.asarray(found, dtype=np.float64)
+                name = next((method for method in ("predict_proba", "decision_function") if hasattr(model, method)), "predict")
+                outputs = getattr(model, name)(rows)
+    values = np.asarray(outputs, dtype=np.float64)
     return values.reshape(len(values), -1)
 
 
@@ -188,10 +188,10 @@ def named_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame | N
 
     LightGBM writes names with _ for each space.
     """
-    known = {str(name).replace(" ", "_"): name for name in frame.columns} | {str(name): name for name in frame.columns}
-    if not set(names) <= set(known):
+    columns = {str(name).replace(" ", "_"): name for name in frame.columns} | {str(name): name for name in frame.columns}
+    if not set(names) <= set(columns):
         return None
-    return frame[[known[name] for name in names]] if names else frame
+    return frame[[columns[name] for name in names]] if names else frame
 
 
 def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -207,21 +207,21 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
     rows = named_columns(frame, names)
     if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
         return None
-    none = missing_categories(model, rows)
-    called_so = {exported(str(column)): column for column in rows.columns} if names else {}
+    missing_of = missing_categories(model, rows)
+    column_of = {exported(str(column)): column for column in rows.columns} if names else {}
     rows = some_rows(rows)
-    x, fits = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
-    place = 0
+    x, is_known = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
+    column_number = 0
     for feed in network.feeds:
         for position in range(len(feed.start)):
-            column = rows[called_so[exported(feed.name)]] if exported(feed.name) in called_so else rows.iloc[:, place]
-            missing = none.get(exported(str(column.name)) if names else str(place))
-            place += 1
+            column = rows[column_of[exported(feed.name)]] if exported(feed.name) in column_of else rows.iloc[:, column_number]
+            missing = missing_of.get(exported(str(column.name)) if names else str(column_number))
+            column_number += 1
             if missing is not None:
                 column = missing.words(column) if position in feed.categories else missing.words(column).astype(missing.codes)
-            fits &= _entered(x, column, feed, position)
-    rows = rows[fits]
-    return (rows if names else rows.to_numpy()), x[fits].astype(np.float32), f"{len(rows):,} rows of the table"
+            is_known &= _entered(x, column, feed, position)
+    rows = rows[is_known]
+    return (rows if names else rows.to_numpy()), x[is_known].astype(np.float32), f"{len(rows):,} rows of the table"
 
 
 def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
@@ -231,38 +231,38 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
         return np.ones(len(x), dtype=bool)
     values = column.astype("boolean").astype("Float64") if holds_truths(column) else column  # 0 and 1, as encoders know them
     if position in feed.categories:
-        found = pd.Index(feed.categories[position]).get_indexer(pd.Index(values))
-        if (found < 0).all() and values is column:  # some objects store categories that are numbers as their digits
-            found = pd.Index(list(map(str, feed.categories[position]))).get_indexer(pd.Index(values.astype(str)))
-        x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
-        return np.asarray(found >= 0)
-    coded = isinstance(column.dtype, pd.CategoricalDtype)
-    numbers = column.cat.codes.replace(-1, np.nan) if coded else pd.to_numeric(values, errors="coerce")
+        codes = pd.Index(feed.categories[position]).get_indexer(pd.Index(values))
+        if (codes < 0).all() and values is column:  # some objects store categories that are numbers as their digits
+            codes = pd.Index(list(map(str, feed.categories[position]))).get_indexer(pd.Index(values.astype(str)))
+        x[np.flatnonzero(codes >= 0), start + codes[codes >= 0]] = 1.0
+        return np.asarray(codes >= 0)
+    is_categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    numbers = column.cat.codes.replace(-1, np.nan) if is_categorical else pd.to_numeric(values, errors="coerce")
     x[:, start] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(np.abs(x[:, start]) <= np.finfo(np.float32).max)  # NaN is not
 
 
-def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
+def _random_points(model: Any, network: Model) -> tuple[Any, Floats, str]:
     """Return random points as inputs of the object and of the network."""
     random = np.random.default_rng(0)
     x = comparison_points(Path(called(model)), network.inputs, POINTS, random, None)
     for feed in network.feeds:
         make_legal(feed, x, random)
     columns: dict[str, Any] = {}
-    none = missing_categories(model)
+    missing_of = missing_categories(model)
     for feed in network.feeds:
         for position, start in enumerate(feed.start.tolist()):
             name = exported(feed.name) if len(feed.start) == 1 else str(len(columns))
-            known = feed.categories.get(position)
-            if known is not None:
-                words = np.array(known, dtype=object)[x[:, start : start + len(known)].argmax(axis=1)]
-                columns[name] = none[name].cells(words) if name in none else words
-            elif start >= 0 and name in none:
-                words = none[name].codes.categories
+            categories = feed.categories.get(position)
+            if categories is not None:
+                words = np.array(categories, dtype=object)[x[:, start : start + len(categories)].argmax(axis=1)]
+                columns[name] = missing_of[name].cells(words) if name in missing_of else words
+            elif start >= 0 and name in missing_of:
+                words = missing_of[name].codes.categories
                 x[:, start] = random.integers(len(words), size=len(x))
-                cells = none[name].cells(words[x[:, start].astype(int)])
-                taken = package_of(last_of(model)) == "sklearn"  # whose encoders tell None from NaN
-                columns[name] = cells if taken else cells.astype(pd.CategoricalDtype([*none[name].known.values()]))
+                cells = missing_of[name].cells(words[x[:, start].astype(int)])
+                is_sklearn = package_of(last_of(model)) == "sklearn"  # whose encoders tell None from NaN
+                columns[name] = cells if is_sklearn else cells.astype(pd.CategoricalDtype([*missing_of[name].known.values()]))
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

@@ -14,8 +14,8 @@ class NetworkField:
     def __get__(self, instance: object, owner: type) -> Model:
         if instance is None:
             raise AttributeError("network")  # dataclasses take a class attribute as the default
-        found: Model = instance.__dict__["network"]
-        return found
+        network: Model = instance.__dict__["network"]
+        return network
 
     def __set__(self, instance: object, value: Any) -> None:
         instance.__dict__["network"] = read(value)

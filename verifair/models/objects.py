@@ -63,10 +63,10 @@ def regresses(model: Any) -> bool:
 
 def check_classes(model: Any) -> None:
     """Raise QueryError for a classifier that was fitted on rows of one class."""
-    known = getattr(model, "classes_", None)
-    if known is not None and len(known) == 1:
-        found = f"{called(model)} was fitted on rows of one class, {known[0]!s}"
-        raise QueryError(f"model: {found}: it decides nothing; fit it on rows of two classes or more")
+    classes = getattr(model, "classes_", None)
+    if classes is not None and len(classes) == 1:
+        reason = f"{called(model)} was fitted on rows of one class, {classes[0]!s}"
+        raise QueryError(f"model: {reason}: it decides nothing; fit it on rows of two classes or more")
 
 
 def check_rows(frame: Any) -> None:
@@ -74,8 +74,8 @@ def check_rows(frame: Any) -> None:
     if not hasattr(frame, "iloc") or getattr(frame, "ndim", 0) != 2:
         raise QueryError(f"frame: found {type(frame).__name__}; expected a pandas DataFrame of the rows that the model takes")
     if frame.columns.has_duplicates:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise QueryError(f"frame: has several columns {str(twice)!r}; give each its own name")
+        duplicate = frame.columns[frame.columns.duplicated()][0]
+        raise QueryError(f"frame: has several columns {str(duplicate)!r}; give each its own name")
 
 
 def thawed(model: Any) -> Any:
@@ -98,8 +98,8 @@ def flat(model: Any) -> Any:
     steps: list[tuple[str, Any]] = []
     for k, (name, step) in enumerate(model.steps):
         if step not in (None, "passthrough"):
-            one = _choice(step) if _eliminates(step) and k + 1 < len(model.steps) else flat(step)
-            steps += [(f"{name}__{inner}", part) for inner, part in one.steps] if hasattr(one, "steps") else [(name, one)]
+            fitted = _choice(step) if _eliminates(step) and k + 1 < len(model.steps) else flat(step)
+            steps += [(f"{name}__{inner}", part) for inner, part in fitted.steps] if hasattr(fitted, "steps") else [(name, fitted)]
     if not steps:
         return model
     return steps[0][1] if len(steps) == 1 else with_steps(model, steps)
@@ -135,35 +135,35 @@ def last_of(model: Any) -> Any:
 
 def parts(model: Any) -> list[Any]:
     """Return an estimator and all that it is made of."""
-    listed = [one[1] for name in STEPS for one in getattr(model, name, ())] + members(model)
-    return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
+    components = [entry[1] for name in STEPS for entry in getattr(model, name, ())] + members(model)
+    return [model, *(part for component in components if not isinstance(component, str) for part in parts(thawed(component)))]
 
 
 def members(model: Any) -> list[Any]:
     """Return the estimators that a combination is made of; none of another one."""
     if type(model).__name__ not in COMBINED:
         return []
-    return [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
+    return [calibrated.estimator for calibrated in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
 
 
 def width_of(model: Any) -> int:
     """Return the number of an estimator's input columns. Combinations of pipelines that begin with "passthrough" do not store
     it."""
-    found = getattr(model, "n_features_in_", None)
-    if found is not None:
-        return int(found)
-    parts = [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or model.estimators_
+    count = getattr(model, "n_features_in_", None)
+    if count is not None:
+        return int(count)
+    parts = [calibrated.estimator for calibrated in getattr(model, "calibrated_classifiers_", ())] or model.estimators_
     return width_of(flat(parts[0]))
 
 
 def labels_of(model: Any) -> list[str | int]:
     """Return the labels of a classifier as ONNX writes them, words or whole numbers. Raises ModelError for others."""
-    listed: list[Any] = model.classes_.tolist()
-    if all(isinstance(one, str) for one in listed):
-        return listed
-    if all(isinstance(one, bool | int | float) and one == int(one) for one in listed):
-        return [int(one) for one in listed]
-    raise ModelError(called(model), f"has the labels {', '.join(map(str, listed[:3]))}; fit it on whole numbers, or words")
+    labels: list[Any] = model.classes_.tolist()
+    if all(isinstance(label, str) for label in labels):
+        return labels
+    if all(isinstance(label, bool | int | float) and label == int(label) for label in labels):
+        return [int(label) for label in labels]
+    raise ModelError(called(model), f"has the labels {', '.join(map(str, labels[:3]))}; fit it on whole numbers, or words")
 
 
 def exported(name: str) -> str:

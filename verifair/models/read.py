@@ -68,8 +68,8 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
         return read_model(model, output=output)
     converter = CONVERTERS.get(package_of(model) or "")
     if converter is None or isinstance(model, type):
-        what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
-        raise QueryError(f"model: found {what}; expected {ACCEPTED}")
+        description = f"the class {model.__name__}" if isinstance(model, type) else called(model)
+        raise QueryError(f"model: found {description}; expected {ACCEPTED}")
     check_classes(model)
     if "" in names_of(model):
         raise ModelError(called(model), "was fitted on a column without a name; name it, and fit it again")
@@ -77,16 +77,16 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
         check_rows(frame)
     try:
         convert = import_module(f"verifair.models.converters.{converter}").convert
-        found = read_model(converted(model, convert, columns), output=output, name=called(model))
+        network = read_model(converted(model, convert, columns), output=output, name=called(model))
     except ModelError as error:
-        named = import_module("verifair.models.refused").better(model, error)
-        if named is error:
+        better_error = import_module("verifair.models.refused").better(model, error)
+        if better_error is error:
             raise
-        raise named from error
+        raise better_error from error
     from verifair.models.compare import compare
 
-    compare(model, found, frame)
-    return found
+    compare(model, network, frame)
+    return network
 
 
 def read_network(model: Any, what: str) -> Network:
@@ -103,10 +103,10 @@ def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
     except (VerifairError, ModelError):
         raise
     except ImportError as error:
-        needs = str(error.name or error).partition(".")[0]
-        what = f"{called(model)}: its conversion to ONNX needs {needs}, which is not installed"
-        raise MissingPackage(f"{what}: pip install {needs}") from error
+        package = str(error.name or error).partition(".")[0]
+        reason = f"{called(model)}: its conversion to ONNX needs {package}, which is not installed"
+        raise MissingPackage(f"{reason}: pip install {package}") from error
     except Exception as error:  # converters may raise anything
-        said = first_line(error)
-        remedy = next((one for part, one in REMEDIES.items() if part in said), ANOTHER_WAY)
-        raise ModelError(called(model), f"cannot be converted to ONNX ({said[:300]}); {remedy}") from error
+        message = first_line(error)
+        remedy = next((text for part, text in REMEDIES.items() if part in message), ANOTHER_WAY)
+        raise ModelError(called(model), f"cannot be converted to ONNX ({message[:300]}); {remedy}") from error

@@ -37,8 +37,8 @@ def better(model: Any, error: ModelError) -> ModelError:
     """Return an error that names the unreadable part of an estimator, and the remedy; for other models the given error."""
     if package_of(model) != "sklearn":
         return error
-    known = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
+    explained = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
     # "passthrough" is a FunctionTransformer without a function
-    plain = (part for part in known if type(part).__name__ != "FunctionTransformer" or part.func is not None)
-    found = next(plain, None)
-    return error if found is None else ModelError(called(found), WHY[type(found).__name__])
+    candidates = (part for part in explained if type(part).__name__ != "FunctionTransformer" or part.func is not None)
+    refused = next(candidates, None)
+    return error if refused is None else ModelError(called(refused), WHY[type(refused).__name__])

@@ -44,15 +44,15 @@ class TableAxis:
 def behind_bins(model: Any) -> tuple[Any, onnx.ModelProto] | None:
     """Return a pipeline that ends in bins and a linear model as its steps before the trees (None: no steps), and the trees as ONNX
     of one matrix. Return None for other pipelines, and if numbers that are not binned are added."""
-    if not hasattr(model, "steps") or (score := linear(last := model[-1])) is None or (found := _asked(model[:-1])) is None:
+    if not hasattr(model, "steps") or (score := linear(last := model[-1])) is None or (split := _as_trees(model[:-1])) is None:
         return None
-    (weight, bias), (rest, questions) = score, found
-    parts, first, place = list[TreeSum](), 0, 0
+    (weight, bias), (rest, questions) = score, split
+    parts, start, column = list[TreeSum](), 0, 0
     for width, tree in questions:
-        made = weight[:, first : first + len(tree.base)].T
-        parts.append(tree.times(made, np.arange(place, place + width)))
-        first, place = first + len(made), place + width
-    return rest, _written(last, parts, bias, place)
+        matrix = weight[:, start : start + len(tree.base)].T
+        parts.append(tree.times(matrix, np.arange(column, column + width)))
+        start, column = start + len(matrix), column + width
+    return rest, _written(last, parts, bias, column)
 
 
 def _written(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> onnx.ModelProto:
@@ -62,53 +62,53 @@ def _written(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> o
     return written(width, trees, "NONE" if not labels else "LOGISTIC" if len(labels) == 2 else "SOFTMAX", labels)
 
 
-def _asked(step: Any) -> tuple[Any, Questions] | None:
+def _as_trees(step: Any) -> tuple[Any, Questions] | None:
     """Return a step without the bins at its end (None: nothing is left), and its bins and encoders as trees; None if it outputs
     numbers."""
     step = flat(step)
     if not own_of_sklearn(step):
         return None
     if hasattr(step, "steps"):
-        found = _asked(step.steps[-1][1])
-        if found is None:
+        split = _as_trees(step.steps[-1][1])
+        if split is None:
             return None
-        kept = [*step.steps[:-1], *([] if found[0] is None else [(step.steps[-1][0], found[0])])]
-        return with_steps(step, kept), found[1]
+        steps = [*step.steps[:-1], *([] if split[0] is None else [(step.steps[-1][0], split[0])])]
+        return with_steps(step, steps), split[1]
     if hasattr(step, "transformers_"):
         return _of_columns(step)
     match type(step).__name__:
         case "KBinsDiscretizer":
-            edges = [_below(one[1:-1]) for one in step.bin_edges_]
-            listed = [np.eye(len(one) + 1) for one in edges]
+            edges = [_below(limits[1:-1]) for limits in step.bin_edges_]
+            tables = [np.eye(len(limits) + 1) for limits in edges]
             if step.encode == "ordinal":
-                listed = [np.arange(float(len(one)))[:, None] for one in listed]
-            return None, [(1, _steps(*one)) for one in zip(edges, listed, strict=True)]
+                tables = [np.arange(float(len(values)))[:, None] for values in tables]
+            return None, [(1, _steps(*pair)) for pair in zip(edges, tables, strict=True)]
         case "Binarizer":
             return None, [(1, _steps(np.array([step.threshold]), np.eye(2)[:, 1:]))] * step.n_features_in_
         case "OneHotEncoder":
-            listed = [np.eye(width + 1, width) for width in step._n_features_outs]
-            return step, [(one.shape[1], table([TableAxis(column=np.arange(one.shape[1]))], one)) for one in listed]
+            tables = [np.eye(width + 1, width) for width in step._n_features_outs]
+            return step, [(values.shape[1], table([TableAxis(column=np.arange(values.shape[1]))], values)) for values in tables]
         case "OrdinalEncoder":
-            return step, [(1, _number([*range(len(known)), step.unknown_value])) for known in step.categories_]
+            return step, [(1, _number([*range(len(categories)), step.unknown_value])) for categories in step.categories_]
         case "TargetEncoder" if step.target_type_ != "multiclass":
-            return step, [(1, _number([*known, step.target_mean_])) for known in step.encodings_]
+            return step, [(1, _number([*encoding, step.target_mean_])) for encoding in step.encodings_]
     return None
 
 
 def _of_columns(step: Any) -> tuple[Any, Questions] | None:
     """Return the same for a ColumnTransformer."""
-    listed, questions = [], Questions()
-    for name, one, columns in step.transformers_:
-        places = step._transformer_to_input_indices.get(name, ())
-        if len(places) and not (isinstance(one, str) and one == "drop"):
-            found = None if isinstance(one, str) else _asked(one)
-            if found is None:
+    transformers, questions = [], Questions()
+    for name, transformer, columns in step.transformers_:
+        indices = step._transformer_to_input_indices.get(name, ())
+        if len(indices) and not (isinstance(transformer, str) and transformer == "drop"):
+            split = None if isinstance(transformer, str) else _as_trees(transformer)
+            if split is None:
                 return None
-            one = "passthrough" if found[0] is None else found[0]
-            questions += found[1]
-        listed.append((name, one, columns))
+            transformer = "passthrough" if split[0] is None else split[0]
+            questions += split[1]
+        transformers.append((name, transformer, columns))
     step = copy.copy(step)
-    step.transformers_ = listed
+    step.transformers_ = transformers
     return step, questions
 
 
@@ -124,9 +124,9 @@ def _steps(limits: Array, values: Array) -> TreeSum:
 
 def _number(values: Any) -> TreeSum:
     """Return a column that has only these values (float32, as encoders write them) as a tree."""
-    given = np.array([one for one in values if one is not None and one == one], dtype=np.float64)
-    known, at = np.unique(given.astype(np.float32), return_index=True)
-    return _steps(known[:-1].astype(np.float64), given[at, None])
+    numbers = np.array([value for value in values if value is not None and value == value], dtype=np.float64)
+    distinct, positions = np.unique(numbers.astype(np.float32), return_index=True)
+    return _steps(distinct[:-1].astype(np.float64), numbers[positions, None])
 
 
 def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
@@ -147,33 +147,33 @@ def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
             return add(value)
         if len(part) == 1:
             return grow(axis + 1, 0, part[0])
-        one = axes[axis]
-        if one.limit is None:
+        table_axis = axes[axis]
+        if table_axis.limit is None:
             return of_block(axis, part)
-        at, half = add(), (len(part) + 1) // 2
+        node, half = add(), (len(part) + 1) // 2
         first, second = grow(axis, low, part[:half]), grow(axis, low + half, part[half:])
-        nodes[at] = int(one.column[low + half - 1]), float(one.limit[low + half - 1]), first, second
-        return at
+        nodes[node] = int(table_axis.column[low + half - 1]), float(table_axis.limit[low + half - 1]), first, second
+        return node
 
     def of_block(axis: int, part: Array) -> int:
         """Do the same for a block of one-hot columns, which are split one after the other."""
         root = len(nodes)
         for k, column in enumerate(axes[axis].column.tolist()):
-            at = add()
-            hit = grow(axis, k, part[k : k + 1])
-            nodes[at] = column, 0.5, len(nodes), hit
+            node = add()
+            child = grow(axis, k, part[k : k + 1])
+            nodes[node] = column, 0.5, len(nodes), child
         grow(axis, len(part) - 1, part[-1:])
         return root
 
     grow(0, 0, values)
-    feature, limit, left, right = (np.array(one) for one in zip(*nodes, strict=True))
+    feature, limit, left, right = (np.array(items) for items in zip(*nodes, strict=True))
     return one_tree(feature, limit, left, right, np.zeros(len(nodes)), np.array(leaves))
 
 
-def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
+def explainable(model: Any, *, standalone: bool) -> tuple[Any, onnx.ModelProto]:
     """Return an explainable boosting machine as the encoder before its trees (None: none), and the trees as ONNX of one matrix.
 
-    alone: it takes the columns of a table by name; else it is behind other steps, which make a matrix of all its columns.
+    standalone: it takes the columns of a table by name; else it is behind other steps, which make a matrix of all its columns.
 
     Raises ModelError for another model of InterpretML, and for values that are another function of the sum, or none.
     """
@@ -183,53 +183,53 @@ def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
         raise ModelError(called(model), "has no term, and says the same of everybody")
     if model.link_ not in ("logit", "mlogit", "identity"):
         raise ModelError(called(model), f"gives values by the link {model.link_!r}, no sum; fit it with objective='rmse'")
-    used = sorted({k for term in model.term_features_ for k in term})
-    known = {k: _categories(model, model.bins_[k][0]) for k in used if isinstance(model.bins_[k][0], dict)}
-    if known and not alone:
+    columns = sorted({k for term in model.term_features_ for k in term})
+    categories = {k: _categories(model, model.bins_[k][0]) for k in columns if isinstance(model.bins_[k][0], dict)}
+    if categories and not standalone:
         raise ModelError(called(model), "takes words behind other steps; pass it alone, or fit it on numbers")
-    numbers = [k for k in used if k not in known] if alone else list(range(len(model.bins_)))
-    ends = np.cumsum([len(numbers), *map(len, known.values())])
-    at = dict(zip(numbers, np.arange(len(numbers))[:, None], strict=True))
-    at |= {k: np.arange(first, end) for k, first, end in zip(known, ends, ends[1:], strict=False)}
+    numbers = [k for k in columns if k not in categories] if standalone else list(range(len(model.bins_)))
+    stops = np.cumsum([len(numbers), *map(len, categories.values())])
+    positions = dict(zip(numbers, np.arange(len(numbers))[:, None], strict=True))
+    positions |= {k: np.arange(first, end) for k, first, end in zip(categories, stops, stops[1:], strict=False)}
     trees = []
     for term, scores in zip(model.term_features_, model.term_scores_, strict=True):
         values, axes = scores if scores.ndim > len(term) else scores[..., None], []
-        for place, k in enumerate(term):
+        for axis, k in enumerate(term):
             bins = model.bins_[k][min(len(term), len(model.bins_[k])) - 1]  # the first one is of missing values
-            if k in known:
-                axes.append(TableAxis(column=at[k]))
-                values = values.take([*(bins[str(one)] for one in known[k]), -1], axis=place)
+            if k in categories:
+                axes.append(TableAxis(column=positions[k]))
+                values = values.take([*(bins[str(category)] for category in categories[k]), -1], axis=axis)
             else:
-                axes.append(TableAxis(column=np.repeat(at[k], len(bins)), limit=_below(bins)))
-                values = values.take(np.arange(1, len(bins) + 2), axis=place)
+                axes.append(TableAxis(column=np.repeat(positions[k], len(bins)), limit=_below(bins)))
+                values = values.take(np.arange(1, len(bins) + 2), axis=axis)
         trees.append(table(axes, values))
-    made = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(ends[-1]))
-    return _encoder(names_of(model), numbers, known) if alone else None, made
+    onnx_model = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(stops[-1]))
+    return _encoder(names_of(model), numbers, categories) if standalone else None, onnx_model
 
 
-def _encoder(names: Sequence[str], numbers: Sequence[int], known: Mapping[int, Sequence[int | str]]) -> Any:
+def _encoder(names: Sequence[str], numbers: Sequence[int], categories: Mapping[int, Sequence[int | str]]) -> Any:
     """Return the encoder of a table into the matrix of the trees: its numbers, and then a block for each column of words."""
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import OneHotEncoder
 
-    encoder = OneHotEncoder(categories=list(map(list, known.values())))
-    parts = [("numbers", "passthrough", [names[k] for k in numbers]), ("words", encoder, [names[k] for k in known])]
-    rows = max(map(len, known.values()), default=1)
-    taken = sorted({*numbers, *known})
-    frame = pd.DataFrame({names[k]: np.resize(known[k], rows) if k in known else np.zeros(rows) for k in taken})
-    return ColumnTransformer([one for one in parts if one[2]]).fit(frame)
+    encoder = OneHotEncoder(categories=list(map(list, categories.values())))
+    parts = [("numbers", "passthrough", [names[k] for k in numbers]), ("words", encoder, [names[k] for k in categories])]
+    rows = max(map(len, categories.values()), default=1)
+    columns = sorted({*numbers, *categories})
+    frame = pd.DataFrame({names[k]: np.resize(categories[k], rows) if k in categories else np.zeros(rows) for k in columns})
+    return ColumnTransformer([part for part in parts if part[2]]).fit(frame)
 
 
 def _categories(model: Any, bins: Mapping[str, int]) -> list[int] | list[str]:
     """Return the categories of a column, as its table has them: whole numbers, or words. Raises ModelError for fractions."""
-    listed = list(bins)
-    if all(WHOLE.fullmatch(one) for one in listed):
-        return list(map(int, listed))
-    if all(FRACTION.fullmatch(one) for one in listed):
-        raise ModelError(called(model), f"has the categories {', '.join(listed[:3])}, which are fractions; fit it on words")
-    return listed
+    names = list(bins)
+    if all(WHOLE.fullmatch(name) for name in names):
+        return list(map(int, names))
+    if all(FRACTION.fullmatch(name) for name in names):
+        raise ModelError(called(model), f"has the categories {', '.join(names[:3])}, which are fractions; fit it on words")
+    return names
 
 
 def scores_missing(model: Any) -> bool:
     """Return True if an explainable boosting machine has learned scores for missing values."""
-    return any(one.take(0, axis=k).any() for one in getattr(model, "bin_weights_", ()) for k in range(one.ndim))
+    return any(weights.take(0, axis=k).any() for weights in getattr(model, "bin_weights_", ()) for k in range(weights.ndim))

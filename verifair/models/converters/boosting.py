@@ -39,11 +39,11 @@ def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None
     functions, XGBoost's dart, LightGBM's zeros that are missing values), and whatever the converters raise.
     """
     package = package_of(model)
-    made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
-    made.graph.name = "model"
-    if counts := {place: len(known) for place, known in categories(model).items()}:
-        made = codes_missing(made, counts)
-    return columns.by_column(made, columns.names_of(model) if names is None else names)
+    onnx_model = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
+    onnx_model.graph.name = "model"
+    if counts := {column: len(values) for column, values in categories(model).items()}:
+        onnx_model = codes_missing(onnx_model, counts)
+    return columns.by_column(onnx_model, columns.names_of(model) if names is None else names)
 
 
 def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
@@ -55,36 +55,36 @@ def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
         raise ModelError(called(model), f"numbers the categories of a table's columns, {remedy}")
     if not values and len(model.classes_) != 2:
         return None
-    found = read_model(convert(model, names=()), name=called(model))
+    ensemble = read_model(convert(model, names=()), name=called(model))
     link = Link.IDENTITY if values else Link.SIGMOID
-    return found if isinstance(found, TreeEnsemble) and found.outputs == 1 and found.link is link else None
+    return ensemble if isinstance(ensemble, TreeEnsemble) and ensemble.outputs == 1 and ensemble.link is link else None
 
 
-def zeros_missing(made: onnx.ModelProto) -> onnx.ModelProto:
+def zeros_missing(onnx_model: onnx.ModelProto) -> onnx.ModelProto:
     """Let 0 go, in all questions of XGBoost's trees, where missing values go: as the zeros of a sparse matrix, and with missing=0.
 
     Where x < t sends 0 the other way, two more questions find it: the branches of the three share what is below them.
     """
-    def asked(row: Node, first: int) -> list[Node]:
+    def extra_nodes(row: Node, first: int) -> list[Node]:
         left, missing = row["nodes_values"] > 0, bool(row["nodes_missing_value_tracks_true"])
         if left == missing:
             return []
-        one, other = ("nodes_truenodeids", "nodes_falsenodeids") if left else ("nodes_falsenodeids", "nodes_truenodeids")
-        near, far = row[one], row[other]    # 0 goes to `far`, and the numbers around it to `near`
-        row[one] = first
+        near_key, far_key = ("nodes_truenodeids", "nodes_falsenodeids") if left else ("nodes_falsenodeids", "nodes_truenodeids")
+        near, far = row[near_key], row[far_key]    # 0 goes to `far`, and the numbers around it to `near`
+        row[near_key] = first
         return [{**row, "nodes_nodeids": first + k, "nodes_values": 0.0, "nodes_modes": mode, "nodes_truenodeids": below_zero,
                  "nodes_falsenodeids": above}
                 for k, mode, below_zero, above in ((0, b"BRANCH_LT", near, first + 1), (1, b"BRANCH_LEQ", far, near))]  # fmt: skip
 
-    return _with_questions(made, asked)
+    return _with_nodes(onnx_model, extra_nodes)
 
 
-def codes_missing(made: onnx.ModelProto, counts: Mapping[int, int]) -> onnx.ModelProto:
+def codes_missing(onnx_model: onnx.ModelProto, counts: Mapping[int, int]) -> onnx.ModelProto:
     """Let the number that follows the codes of a column's categories go, in all questions, where missing values go.
 
     counts: column -> how many categories it has. Where a question sends that number the other way, one more finds it first.
     """
-    def asked(row: Node, first: int) -> list[Node]:
+    def extra_nodes(row: Node, first: int) -> list[Node]:
         code, limit = counts.get(row["nodes_featureids"]), row["nodes_values"]
         if code is None:
             return []
@@ -92,35 +92,35 @@ def codes_missing(made: onnx.ModelProto, counts: Mapping[int, int]) -> onnx.Mode
         missing = bool(row["nodes_missing_value_tracks_true"])
         if holds == missing:
             return []
-        own, to = {**row, "nodes_nodeids": first}, row["nodes_truenodeids" if missing else "nodes_falsenodeids"]
+        node, target = {**row, "nodes_nodeids": first}, row["nodes_truenodeids" if missing else "nodes_falsenodeids"]
         # onnxruntime takes a branch that two questions share where it is the true one of the first of them
-        row |= {"nodes_modes": b"BRANCH_GT", "nodes_values": code - 1.0, "nodes_truenodeids": to, "nodes_falsenodeids": first,
+        row |= {"nodes_modes": b"BRANCH_GT", "nodes_values": code - 1.0, "nodes_truenodeids": target, "nodes_falsenodeids": first,
                 "nodes_missing_value_tracks_true": 1}  # fmt: skip
-        return [own]
+        return [node]
 
-    return _with_questions(made, asked)
+    return _with_nodes(onnx_model, extra_nodes)
 
 
-def _with_questions(made: onnx.ModelProto, asked: Callable[[Node, int], list[Node]]) -> onnx.ModelProto:
-    """Return a model of trees with more nodes.   asked: changes a node that is no leaf, and gives more for its tree, of the number
-    given and those that follow."""
-    (node,) = (one for one in made.graph.node if one.op_type.startswith("TreeEnsemble"))
-    listed = {one.name: one for one in node.attribute if one.name.startswith("nodes_")}
-    lists = {name: onnx.helper.get_attribute_value(one) for name, one in listed.items()}
+def _with_nodes(onnx_model: onnx.ModelProto, extra_nodes: Callable[[Node, int], list[Node]]) -> onnx.ModelProto:
+    """Return a model of trees with more nodes.   extra_nodes: changes a node that is no leaf, and gives more for its tree,
+    of the number given and those that follow."""
+    (node,) = (candidate for candidate in onnx_model.graph.node if candidate.op_type.startswith("TreeEnsemble"))
+    attributes = {attribute.name: attribute for attribute in node.attribute if attribute.name.startswith("nodes_")}
+    lists = {name: onnx.helper.get_attribute_value(attribute) for name, attribute in attributes.items()}
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    more, last = list[Node](), dict[int, int]()
+    added, last_id = list[Node](), dict[int, int]()
     for row in rows:
-        last[row["nodes_treeids"]] = max(last.get(row["nodes_treeids"], 0), row["nodes_nodeids"])
+        last_id[row["nodes_treeids"]] = max(last_id.get(row["nodes_treeids"], 0), row["nodes_nodeids"])
     for row in rows:
         if row["nodes_modes"] != b"LEAF":
-            found = asked(row, last[row["nodes_treeids"]] + 1)
-            last[row["nodes_treeids"]] += len(found)
-            more += found
-    rows = sorted([*rows, *more], key=lambda row: row["nodes_treeids"])
-    kept = [one for one in node.attribute if one.name not in listed]
+            extra = extra_nodes(row, last_id[row["nodes_treeids"]] + 1)
+            last_id[row["nodes_treeids"]] += len(extra)
+            added += extra
+    rows = sorted([*rows, *added], key=lambda row: row["nodes_treeids"])
+    others = [attribute for attribute in node.attribute if attribute.name not in attributes]
     del node.attribute[:]
-    node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, [row[name] for row in rows]) for name in lists)])
-    return made
+    node.attribute.extend([*others, *(onnx.helper.make_attribute(name, [row[name] for row in rows]) for name in lists)])
+    return onnx_model
 
 
 def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[Any]]:
@@ -134,57 +134,57 @@ def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[A
     booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
     if package_of(model) == "xgboost" and "c" in (booster.feature_types or ()):
         stored = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"].get("model", {}).get("cats", {})
-        return {place: known for place, known in enumerate(map(_stored, stored.get("enc", ()))) if known}
+        return {column: values for column, values in enumerate(map(_stored, stored.get("enc", ()))) if values}
     lists = getattr(booster, "pandas_categorical", None) if package_of(model) == "lightgbm" else None
     if not lists:
         return {}
-    noted = next(line[14:].split() for line in booster.model_to_string().split("\n") if line.startswith("feature_infos="))
-    found = _placed(lists, noted)
-    named = [] if rows is None else [k for k, kind in enumerate(rows.dtypes) if isinstance(kind, pd.CategoricalDtype)]
-    if len(named) != len(lists):
-        return found
-    return {k: known for k, known in zip(named, lists, strict=True) if k in found or not noted[k].startswith("[")}
+    infos = next(line[14:].split() for line in booster.model_to_string().split("\n") if line.startswith("feature_infos="))
+    placed = _placed(lists, infos)
+    categorical = [] if rows is None else [k for k, kind in enumerate(rows.dtypes) if isinstance(kind, pd.CategoricalDtype)]
+    if len(categorical) != len(lists):
+        return placed
+    return {k: values for k, values in zip(categorical, lists, strict=True) if k in placed or not infos[k].startswith("[")}
 
 
 def _stored(values: Mapping[str, list[int]]) -> list[Any]:
     """Return the categories of a column as XGBoost stores them: numbers, or the bytes of words."""
-    ends = values.get("offsets")
-    return values["values"] if ends is None else [bytes(values["values"][a:b]).decode() for a, b in itertools.pairwise(ends)]
+    offsets = values.get("offsets")
+    return values["values"] if offsets is None else [bytes(values["values"][a:b]).decode() for a, b in itertools.pairwise(offsets)]
 
 
-def _placed(lists: Sequence[list[Any]], noted: Sequence[str]) -> dict[int, list[Any]]:
+def _placed(lists: Sequence[list[Any]], infos: Sequence[str]) -> dict[int, list[Any]]:
     """Return column -> its categories, of lists in the order of the columns, and of what LightGBM notes of each column: the ends
     [least:most] of numbers, all codes of categories that it takes for such, or none. Without those that fit several columns."""
-    coded = [k for k, one in enumerate(noted) if one[0] not in "[n"]
-    if len(coded) == len(lists):
-        return dict(zip(coded, lists, strict=True))
+    categorical = [k for k, info in enumerate(infos) if info[0] not in "[n"]
+    if len(categorical) == len(lists):
+        return dict(zip(categorical, lists, strict=True))
 
-    def fits(note: str, known: list[Any]) -> bool:
-        codes = [] if note == "none" else [float(one) for one in note.strip("[]").split(":")]
-        return all(code in range(-(note[0] != "["), len(known)) for code in codes)
+    def fits(info: str, values: list[Any]) -> bool:
+        codes = [] if info == "none" else [float(text) for text in info.strip("[]").split(":")]
+        return all(code in range(-(info[0] != "["), len(values)) for code in codes)
 
-    def leftmost(lists: Sequence[list[Any]], places: Sequence[int]) -> list[int]:
-        left, found = iter(places), list[int]()
-        for known in lists:
-            found += itertools.islice((place for place in left if fits(noted[place], known)), 1)
-        return found
+    def leftmost(lists: Sequence[list[Any]], indices: Sequence[int]) -> list[int]:
+        remaining, placed = iter(indices), list[int]()
+        for values in lists:
+            placed += itertools.islice((index for index in remaining if fits(infos[index], values)), 1)
+        return placed
 
-    places = range(len(noted))
-    ends = zip(leftmost(lists, places), leftmost(lists[::-1], places[::-1])[::-1], lists, strict=True)
-    return {first: known for first, last, known in ends if first == last}
+    indices = range(len(infos))
+    ends = zip(leftmost(lists, indices), leftmost(lists[::-1], indices[::-1])[::-1], lists, strict=True)
+    return {first: values for first, last, values in ends if first == last}
 
 
-def gives_sparse(step: Any, given: bool = False) -> bool:
-    """Return whether a transformer gives a sparse matrix.   given: whether it takes one, which most hand on."""
+def gives_sparse(step: Any, sparse: bool = False) -> bool:
+    """Return whether a transformer gives a sparse matrix.   sparse: whether it takes one, which most hand on."""
     if hasattr(step, "steps"):
-        for _, one in step.steps:
-            given = gives_sparse(one, given)
-        return given
+        for _, inner in step.steps:
+            sparse = gives_sparse(inner, sparse)
+        return sparse
     if hasattr(step, "transformer_list"):
-        return any(gives_sparse(one, given) for _, one in step.transformer_list)
+        return any(gives_sparse(inner, sparse) for _, inner in step.transformer_list)
     if hasattr(step, "components_"):
         return False
-    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", given or getattr(step, "encode", "") == "onehot")))
+    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", sparse or getattr(step, "encode", "") == "onehot")))
 
 
 def _matrix(count: int) -> list[tuple[str, Any]]:
@@ -210,14 +210,14 @@ def _xgboost(model: Any) -> onnx.ModelProto:
     booster.feature_names = None  # the converter knows columns by number alone
     kinds = booster.feature_types  # of what is no float, thresholds are listed rounded (int), or not at all (i: True and False)
     booster.feature_types = kinds and ["c" if kind == "c" else "float" for kind in kinds]
-    zeros = model is not booster and model.missing == 0
-    if zeros and "c" in (kinds or ()):
-        found = "takes the first of a column's categories for a missing value"
-        raise ModelError(called(model), f"{found}; fit it with missing=numpy.nan")
-    if zeros:
+    zero_is_missing = model is not booster and model.missing == 0
+    if zero_is_missing and "c" in (kinds or ()):
+        reason = "takes the first of a column's categories for a missing value"
+        raise ModelError(called(model), f"{reason}; fit it with missing=numpy.nan")
+    if zero_is_missing:
         model.missing = np.nan
-    made: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
-    return zeros_missing(made) if zeros else made
+    onnx_model: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
+    return zeros_missing(onnx_model) if zero_is_missing else onnx_model
 
 
 def _lightgbm(model: Any) -> onnx.ModelProto:
@@ -232,8 +232,8 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
         remedy = "which no conversion to ONNX does; fit it with zero_as_missing=False"
         raise ModelError(called(model), f"takes 0 for a missing value, {remedy}")
     if any(line.startswith("objective=") and re.search(r" sigmoid:(?!1(\.0)?( |$))", line) for line in text):
-        found = "multiplies its scores by a sigmoid of its own, which the converter leaves out"
-        raise ModelError(called(model), f"{found}; fit it with sigmoid=1")
+        reason = "multiplies its scores by a sigmoid of its own, which the converter leaves out"
+        raise ModelError(called(model), f"{reason}; fit it with sigmoid=1")
     # tree_sizes are in bytes; without them the text is read line by line
     lines = [line for line in _summed(_rounded(text), booster.num_model_per_iteration()) if not line.startswith("tree_sizes=")]
     booster = type(booster)(model_str="\n".join(lines), params={"verbose": -1})
@@ -245,8 +245,8 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
             model._classes = model._classes.astype(np.int64)
     else:
         model = booster
-    made: onnx.ModelProto = convert_lightgbm(model, name="model", initial_types=types, target_opset=OPSET)
-    return made
+    onnx_model: onnx.ModelProto = convert_lightgbm(model, name="model", initial_types=types, target_opset=OPSET)
+    return onnx_model
 
 
 def _summed(text: list[str], classes: int) -> list[str]:
@@ -254,14 +254,14 @@ def _summed(text: list[str], classes: int) -> list[str]:
     if "average_output" not in text:
         return text
     rounds = sum(line.startswith("Tree=") for line in text) // classes
-    shares = []
+    lines = []
     for line in text:
         key, _, numbers = line.partition("=")
         if key == "leaf_value":
             line = "leaf_value=" + " ".join(repr(float(value) / rounds) for value in numbers.split())
         if line != "average_output":
-            shares.append(line)
-    return shares
+            lines.append(line)
+    return lines
 
 
 def _rounded(text: list[str]) -> list[str]:
@@ -285,8 +285,8 @@ def _rounded(text: list[str]) -> list[str]:
 def _catboost(model: Any) -> onnx.ModelProto:
     classes = np.asarray(getattr(model, "classes_", ()))
     if len(classes) == 2 and classes.dtype.kind in "iu" and classes.tolist() != [0, 1]:
-        found = f"has the labels {' and '.join(map(str, classes.tolist()))}, which its exporter writes as 0 and 1"
-        raise ModelError(called(model), f"{found}; fit it on labels 0 and 1")
+        reason = f"has the labels {' and '.join(map(str, classes.tolist()))}, which its exporter writes as 0 and 1"
+        raise ModelError(called(model), f"{reason}; fit it on labels 0 and 1")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         model.save_model(str(path), format="onnx")

@@ -46,18 +46,18 @@ def scores(model: Any) -> Quadratic:
     Raises ModelError where they are not finite: a class without a chance, or a variance of 0.
     """
     means, prior, inverse, log_det, variance = _fitted(model)
-    scale, unit = (np.exp2(np.rint(np.log2(np.where(one > 0, one, 1.0)) / 2)) for one in (
+    scale, unit = (np.exp2(np.rint(np.log2(np.where(array > 0, array, 1.0)) / 2)) for array in (
         prior @ (variance + (means - prior @ means) ** 2), variance.min(axis=0)))
     middle = means[variance.argmin(axis=0), np.arange(len(scale))]
     centre = (np.rint(2 * middle / unit) * unit / 2).astype(np.float32).astype(np.float64)
-    moved = means - centre
-    pulled = np.einsum("cij,cj->ci", inverse, moved)
-    constant = np.log(prior) - (log_det + (moved * pulled).sum(axis=1)) / 2
-    quadratics, lines = -inverse * np.outer(scale, scale) / 2, pulled
-    quadratics, lines, constant = (one[1:] - one[0] for one in (quadratics, lines, constant))
-    if not all(np.isfinite(one).all() for one in (quadratics, lines, constant)):
+    centred = means - centre
+    weighted = np.einsum("cij,cj->ci", inverse, centred)
+    constant = np.log(prior) - (log_det + (centred * weighted).sum(axis=1)) / 2
+    quadratics, lines = -inverse * np.outer(scale, scale) / 2, weighted
+    quadratics, lines, constant = (array[1:] - array[0] for array in (quadratics, lines, constant))
+    if not all(np.isfinite(array).all() for array in (quadratics, lines, constant)):
         raise ModelError(called(model), "has a class without a chance, or variance: its scores are no numbers; fit it again")
-    diagonal = all(np.array_equal(one, np.diag(np.diag(one))) for one in quadratics)
+    diagonal = all(np.array_equal(matrix, np.diag(np.diag(matrix))) for matrix in quadratics)
     if diagonal:
         directions, squares = np.eye(len(scale)), np.diagonal(quadratics, axis1=1, axis2=2)
         largest = np.diagonal(inverse, axis1=1, axis2=2).max(axis=0) * np.square(scale) / 2
@@ -65,12 +65,12 @@ def scores(model: Any) -> Quadratic:
         values, vectors = np.linalg.eigh(quadratics)
         directions = np.concatenate(vectors.swapaxes(1, 2))
         squares = np.zeros((len(values), values.size))
-        for c, own in enumerate(values):
-            squares[c, c * len(own) : (c + 1) * len(own)] = own
+        for c, eigenvalues in enumerate(values):
+            squares[c, c * len(eigenvalues) : (c + 1) * len(eigenvalues)] = eigenvalues
         largest = np.abs(squares).max()
-    some = np.abs(squares).max(axis=0) > NOTHING * largest
+    nonzero = np.abs(squares).max(axis=0) > NOTHING * largest
     return Quadratic(
-        centre=centre, directions=directions[some] / scale, squares=squares[:, some], line=lines, constant=constant
+        centre=centre, directions=directions[nonzero] / scale, squares=squares[:, nonzero], line=lines, constant=constant
     )
 
 
@@ -78,7 +78,7 @@ def _fitted(model: Any) -> tuple[Array, Array, Array, Array, Array]:
     """Return means (C, d), priors (C,), inverse covariances (C, d, d), logarithms of determinants (C,) and variances (C, d)."""
     if type(model).__name__ == "GaussianNB":
         variance = np.asarray(model.var_, dtype=np.float64)
-        inverse = np.stack([np.diag(1 / one) for one in variance])
+        inverse = np.stack([np.diag(1 / row) for row in variance])
         return np.asarray(model.theta_), np.asarray(model.class_prior_), inverse, np.log(variance).sum(axis=1), variance
     pairs = [(np.asarray(axes), np.asarray(sizes)) for axes, sizes in zip(model.rotations_, model.scalings_, strict=True)]
     inverse = np.stack([axes / sizes @ axes.T for axes, sizes in pairs])

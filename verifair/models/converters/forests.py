@@ -46,9 +46,9 @@ class TreeSum:
 
     def times(self, matrix: Array, features: Integers | None = None) -> TreeSum:
         """Return the sum times a matrix (C, D).   features: the columns of the table that its own columns are."""
-        trees = tuple(replace(one, value=one.value @ matrix) for one in self.trees)
+        trees = tuple(replace(tree, value=tree.value @ matrix) for tree in self.trees)
         if features is not None:
-            trees = tuple(replace(one, feature=np.where(one.feature < 0, -1, features[one.feature])) for one in trees)
+            trees = tuple(replace(tree, feature=np.where(tree.feature < 0, -1, features[tree.feature])) for tree in trees)
         return TreeSum(trees=trees, base=self.base @ matrix)
 
     def plus(self, number: Array) -> TreeSum:
@@ -66,20 +66,20 @@ def convert(model: Any) -> onnx.ModelProto | None:
     from sklearn.ensemble import AdaBoostClassifier, StackingClassifier
 
     if is_regressor(model):
-        found = summed(model, "predict")
-        return None if found is None else written(width_of(model), found, "NONE", ())
+        trees = summed(model, "predict")
+        return None if trees is None else written(width_of(model), trees, "NONE", ())
     classes = len(model.classes_)
     if hasattr(model, "calibrated_classifiers_"):
-        found, transform = _calibrated(model)
+        trees, transform = _calibrated(model)
     elif isinstance(model, AdaBoostClassifier | StackingClassifier):
-        found, transform = summed(model, "decision_function"), "LOGISTIC" if classes == 2 else "SOFTMAX"
-        if found and classes > 2 and isinstance(model, AdaBoostClassifier):
-            found = found.times(np.eye(classes) / (classes - 1))  # its probabilities are the softmax of that
+        trees, transform = summed(model, "decision_function"), "LOGISTIC" if classes == 2 else "SOFTMAX"
+        if trees and classes > 2 and isinstance(model, AdaBoostClassifier):
+            trees = trees.times(np.eye(classes) / (classes - 1))  # its probabilities are the softmax of that
     elif getattr(model, "voting", "soft") == "hard":
-        found, transform = _votes(model), "NONE"
+        trees, transform = _votes(model), "NONE"
     else:
-        found, transform = summed(model, "predict_proba"), "NONE"
-    return None if found is None else written(width_of(model), found, transform, labels_of(model))
+        trees, transform = summed(model, "predict_proba"), "NONE"
+    return None if trees is None else written(width_of(model), trees, transform, labels_of(model))
 
 
 def summed(model: Any, response: str) -> TreeSum | None:
@@ -93,8 +93,8 @@ def summed(model: Any, response: str) -> TreeSum | None:
 
     model = flat(model)
     if own_of_boosting(model) and response == ("predict" if is_regressor(model) else "decision_function"):
-        read = boosting.trees(model, values=response == "predict")
-        return None if read is None else _copied(read)
+        trees = boosting.trees(model, values=response == "predict")
+        return None if trees is None else _copied(trees)
     if not own_of_sklearn(model) or is_regressor(model) != (response == "predict"):
         return None
     if getattr(model, "n_outputs_", 1) != 1:
@@ -127,7 +127,7 @@ def _single(model: Any, *, hard: bool) -> TreeSum:
 
 def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> TreeSum:
     """Return a single tree of K nodes; see `DecisionTree`."""
-    feature, left, right = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
+    feature, left, right = (np.asarray(array, dtype=np.int64) for array in (feature, left, right))
     tree = DecisionTree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
                         missing_left=np.asarray(missing, dtype=bool), value=value)
     return TreeSum(trees=(tree,), base=np.zeros(value.shape[1]))
@@ -139,11 +139,11 @@ def _copied(read: TreeEnsemble) -> TreeSum:
     for root in read.root.tolist():
         node, k, left, right = [root], 0, list[int](), list[int]()
         while k < len(node):
-            here = node[k]
-            for side, below in ((left, int(read.left[here])), (right, int(read.right[here]))):
-                side.append(k if read.column[here] < 0 else len(node))
-                if read.column[here] >= 0:
-                    node.append(below)
+            current = node[k]
+            for branch, child in ((left, int(read.left[current])), (right, int(read.right[current]))):
+                branch.append(k if read.column[current] < 0 else len(node))
+                if read.column[current] >= 0:
+                    node.append(child)
             k += 1
         trees += one_tree(read.column[node], read.threshold[node], left, right, read.missing_left[node], read.value[node]).trees
     return TreeSum(trees=tuple(trees), base=read.base)
@@ -151,10 +151,10 @@ def _copied(read: TreeEnsemble) -> TreeSum:
 
 def total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
     """Return the sum of all parts; None if one of them is None."""
-    known = [one for one in parts if one is not None]
-    if not known or len(known) < len(parts):
+    given = [part for part in parts if part is not None]
+    if not given or len(given) < len(parts):
         return None
-    return TreeSum(trees=tuple(tree for one in known for tree in one.trees), base=sum((one.base for one in known), base))
+    return TreeSum(trees=tuple(tree for part in given for tree in part.trees), base=sum((part.base for part in given), base))
 
 
 def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
@@ -165,31 +165,31 @@ def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
     if isinstance(model, ensemble.VotingClassifier | ensemble.VotingRegressor):
         weights = model._weights_not_none
         weights = np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, dtype=np.float64)
-        return [(w, one, None) for w, one in zip((weights / weights.sum()).tolist(), model.estimators_, strict=True)]
+        return [(w, estimator, None) for w, estimator in zip((weights / weights.sum()).tolist(), model.estimators_, strict=True)]
     forests = (ensemble.RandomForestClassifier, ensemble.RandomForestRegressor, ensemble.ExtraTreesClassifier,
                ensemble.ExtraTreesRegressor, ensemble.BaggingClassifier, ensemble.BaggingRegressor)
     if not isinstance(model, forests):
         return None
-    listed = getattr(model, "estimators_features_", [None] * len(model.estimators_))
-    return [(1 / len(listed), one, columns) for one, columns in zip(model.estimators_, listed, strict=True)]
+    feature_sets = getattr(model, "estimators_features_", [None] * len(model.estimators_))
+    return [(1 / len(feature_sets), estimator, columns) for estimator, columns in zip(model.estimators_, feature_sets, strict=True)]
 
 
 def _mean(model: Any, response: str) -> TreeSum | None:
     count = len(model.classes_) if response == "predict_proba" else 1
     parts = list[TreeSum | None]()
-    for weight, one, columns in members(model) or ():
-        found = summed(one, response)
-        listed = flat(one).classes_ if response == "predict_proba" else [0]
+    for weight, member, columns in members(model) or ():
+        trees = summed(member, response)
+        classes = flat(member).classes_ if response == "predict_proba" else [0]
         # a sample of the rows may lack some classes; the labels of a member are the numbers of its classes
-        at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
-        parts.append(found and found.times(weight * np.eye(count)[at], columns))
+        positions = np.arange(count) if len(classes) == count else np.asarray(classes, dtype=np.int64)
+        parts.append(trees and trees.times(weight * np.eye(count)[positions], columns))
     return total(parts, np.zeros(count))
 
 
 def whole_weights(model: Any) -> bool:
     """Return True if sums of the weights of hard votes are exact, in float32 and float64."""
-    whole = np.asarray(model._weights_not_none or (), dtype=np.float64) * WHOLE_WEIGHTS
-    return bool((whole == np.rint(whole)).all() and np.abs(whole).sum() <= 2**23)
+    scaled = np.asarray(model._weights_not_none or (), dtype=np.float64) * WHOLE_WEIGHTS
+    return bool((scaled == np.rint(scaled)).all() and np.abs(scaled).sum() <= 2**23)
 
 
 def _votes(model: Any) -> TreeSum | None:
@@ -198,10 +198,10 @@ def _votes(model: Any) -> TreeSum | None:
     if (count > 2 and len(set(weights or ())) > 1) or not whole_weights(model):
         return None
     parts = list[TreeSum | None]()
-    for weight, one, _ in members(model) or ():
-        one = flat(one)
-        known = hasattr(one, "tree_") and own_of_sklearn(one) and list(one.classes_) == list(range(count))
-        parts.append(_single(one, hard=True).times(weight * np.eye(count)) if known else None)
+    for weight, member, _ in members(model) or ():
+        member = flat(member)
+        is_single_tree = hasattr(member, "tree_") and own_of_sklearn(member) and list(member.classes_) == list(range(count))
+        parts.append(_single(member, hard=True).times(weight * np.eye(count)) if is_single_tree else None)
     return total(parts, np.zeros(count))
 
 
@@ -210,13 +210,13 @@ def _boosted(model: Any) -> TreeSum | None:
     if getattr(model, "algorithm", "SAMME") == "SAMME.R":  # of scikit-learn before 1.6: sums of logarithms
         return None
     classes, parts = model.classes_.tolist(), list[TreeSum | None]()
-    whole = float(model.estimator_weights_.sum())
-    for weight, one in zip(model.estimator_weights_.tolist(), model.estimators_, strict=False):
-        if not hasattr(one, "tree_") or not own_of_sklearn(one):
+    total_weight = float(model.estimator_weights_.sum())
+    for weight, member in zip(model.estimator_weights_.tolist(), model.estimators_, strict=False):
+        if not hasattr(member, "tree_") or not own_of_sklearn(member):
             return None
-        votes = np.eye(len(classes))[[classes.index(label) for label in one.classes_.tolist()]]
-        votes = np.where(votes == 1, weight / whole, -weight / whole / (len(classes) - 1))
-        parts.append(_single(one, hard=True).times(votes[:, 1:] - votes[:, :1] if len(classes) == 2 else votes))
+        votes = np.eye(len(classes))[[classes.index(label) for label in member.classes_.tolist()]]
+        votes = np.where(votes == 1, weight / total_weight, -weight / total_weight / (len(classes) - 1))
+        parts.append(_single(member, hard=True).times(votes[:, 1:] - votes[:, :1] if len(classes) == 2 else votes))
     return total(parts, np.zeros(1 if len(classes) == 2 else len(classes)))
 
 
@@ -224,18 +224,18 @@ def _gradient(model: Any) -> TreeSum | None:
     """Return gradient boosting, of scikit-learn's two kinds, by its raw values."""
     if hasattr(model, "_predictors"):
         loss = getattr(model, "_loss", None)
-        plain = hasattr(model, "classes_") or type(getattr(loss, "link", None)).__name__ == "IdentityLink"
-        if np.any(getattr(model, "is_categorical_", None)) or not plain:
+        supported = hasattr(model, "classes_") or type(getattr(loss, "link", None)).__name__ == "IdentityLink"
+        if np.any(getattr(model, "is_categorical_", None)) or not supported:
             return None
         base = np.ravel(model._baseline_prediction).astype(np.float64)
-        grown = [(k, _histogram(tree.nodes)) for row in model._predictors for k, tree in enumerate(row)]
+        trees = [(k, _histogram(tree.nodes)) for row in model._predictors for k, tree in enumerate(row)]
     elif hasattr(model, "_raw_predict_init") and (model.init is None or isinstance(model.init, str)):
         base = np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_)))).astype(np.float64)
-        grown = [(k, _single(tree, hard=False).times(np.eye(1) * model.learning_rate))
+        trees = [(k, _single(tree, hard=False).times(np.eye(1) * model.learning_rate))
                  for row in model.estimators_ for k, tree in enumerate(row)]
     else:
         return None
-    return total([one.times(np.eye(len(base))[k : k + 1]) for k, one in grown], base)
+    return total([tree.times(np.eye(len(base))[k : k + 1]) for k, tree in trees], base)
 
 
 def _histogram(nodes: Any) -> TreeSum:
@@ -250,42 +250,42 @@ def _stacked(model: Any) -> TreeSum | None:
     if final is None or model.passthrough:
         return None
     weight, bias = final
-    parts, first = list[TreeSum | None](), 0
-    for one, method in zip(model.estimators_, model.stack_method_, strict=True):
-        found = summed(one, method)
-        if found is None:
+    parts, start = list[TreeSum | None](), 0
+    for member, method in zip(model.estimators_, model.stack_method_, strict=True):
+        trees = summed(member, method)
+        if trees is None:
             return None
-        if method == "predict_proba" and len(found.base) != len(model.classes_):
+        if method == "predict_proba" and len(trees.base) != len(model.classes_):
             return None
-        found = found.last() if method == "predict_proba" and len(model.classes_) == 2 else found
-        parts.append(found.times(weight[:, first : first + len(found.base)].T))
-        first += len(found.base)
-    return total(parts, bias) if first == weight.shape[1] else None
+        trees = trees.last() if method == "predict_proba" and len(model.classes_) == 2 else trees
+        parts.append(trees.times(weight[:, start : start + len(trees.base)].T))
+        start += len(trees.base)
+    return total(parts, bias) if start == weight.shape[1] else None
 
 
 def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
     """Return calibrated probabilities of two classes as a sum of trees, and the post-transform of it. Functions of a single tree's
     leaves are applied to the leaves, and one sigmoid of a sum is the logistic function of another sum."""
-    listed = model.calibrated_classifiers_
+    folds = model.calibrated_classifiers_
     if len(model.classes_) > 2 or model.method not in ("sigmoid", "isotonic"):
         return None, "NONE"
-    if all(hasattr(flat(one.estimator), "tree_") and own_of_sklearn(flat(one.estimator)) for one in listed):
-        return total([_of_leaves(one, len(listed)) for one in listed], np.zeros(2)), "NONE"
-    if len(listed) > 1 or model.method != "sigmoid":
+    if all(hasattr(flat(fold.estimator), "tree_") and own_of_sklearn(flat(fold.estimator)) for fold in folds):
+        return total([_of_leaves(fold, len(folds)) for fold in folds], np.zeros(2)), "NONE"
+    if len(folds) > 1 or model.method != "sigmoid":
         return None, "NONE"
-    (one,) = listed
-    (curve,) = one.calibrators
-    within = flat(one.estimator)
-    found = summed(within, "decision_function" if hasattr(within, "decision_function") else "predict_proba")
-    return found and found.last().times(np.array([[-curve.a_]])).plus(np.array([-curve.b_])), "LOGISTIC"
+    (fold,) = folds
+    (curve,) = fold.calibrators
+    estimator = flat(fold.estimator)
+    trees = summed(estimator, "decision_function" if hasattr(estimator, "decision_function") else "predict_proba")
+    return trees and trees.last().times(np.array([[-curve.a_]])).plus(np.array([-curve.b_])), "LOGISTIC"
 
 
-def _of_leaves(one: Any, count: int) -> TreeSum:
+def _of_leaves(fold: Any, count: int) -> TreeSum:
     """Return a calibrated tree as one of `count` summands of a mean."""
-    (curve,) = one.calibrators
-    (tree,) = _single(flat(one.estimator), hard=False).last().trees
-    chance = curve.predict(tree.value[:, 0])
-    return TreeSum(trees=(replace(tree, value=np.column_stack([1 - chance, chance]) / count),), base=np.zeros(2))
+    (curve,) = fold.calibrators
+    (tree,) = _single(flat(fold.estimator), hard=False).last().trees
+    probability = curve.predict(tree.value[:, 0])
+    return TreeSum(trees=(replace(tree, value=np.column_stack([1 - probability, probability]) / count),), base=np.zeros(2))
 
 
 def linear(model: Any) -> tuple[Array, Array] | None:
@@ -297,11 +297,11 @@ def linear(model: Any) -> tuple[Array, Array] | None:
 
     if not own_of_sklearn(model):
         return None
-    several = len(getattr(model, "classes_", ())) > 2
+    multiclass = len(getattr(model, "classes_", ())) > 2
     if isinstance(model, LogisticRegression):
-        known = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (several and model.solver == "liblinear")
+        known = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (multiclass and model.solver == "liblinear")
     elif isinstance(model, SGDClassifier):
-        known = model.loss == "log_loss" and not several
+        known = model.loss == "log_loss" and not multiclass
     else:
         known = isinstance(model, LinearDiscriminantAnalysis) or (isinstance(model, LinearModel) and not hasattr(model, "classes_"))
     if not known:
@@ -310,47 +310,47 @@ def linear(model: Any) -> tuple[Array, Array] | None:
     return weight, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(weight)).copy()
 
 
-def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
+def written(width: int, trees: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
     """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; empty for values, of which there may be several.
     transform: post-transform of the scores."""
-    count = [len(one.feature) for one in found.trees]
+    count = [len(tree.feature) for tree in trees.trees]
     tree = np.repeat(np.arange(len(count)), count)
     node = np.concatenate([np.arange(k) for k in count])
-    named = ("feature", "threshold", "left", "right", "missing_left", "value")
+    fields = ("feature", "threshold", "left", "right", "missing_left", "value")
     feature, threshold, left, right, missing, value = (
-        np.concatenate([getattr(one, name) for one in found.trees]) for name in named
+        np.concatenate([getattr(tree, name) for tree in trees.trees]) for name in fields
     )
     leaf = feature < 0
-    value[: count[0]] += found.base  # added to the first tree: onnxruntime treats two base values of two classes in a special way
+    value[: count[0]] += trees.base  # added to the first tree: onnxruntime treats two base values of two classes in a special way
     # one score of two classes: the second one's share of votes, or the scores -z and z, of which onnxruntime takes the second
     if labels and len(labels) == 2:
         value = value[:, 1:] if transform == "NONE" else value * [-1.0, 1.0]
-    at = np.flatnonzero(leaf)
+    leaves = np.flatnonzero(leaf)
     scores = value.shape[1]
-    used = (np.ones((len(at), scores), dtype=bool) if labels else (value[at] != 0) | (np.arange(scores) == 0)).ravel()
+    mask = (np.ones((len(leaves), scores), dtype=bool) if labels else (value[leaves] != 0) | (np.arange(scores) == 0)).ravel()
     kind = "class" if labels else "target"
     attributes: dict[str, Any] = {
         "nodes_treeids": tree, "nodes_nodeids": node, "nodes_featureids": np.where(leaf, 0, feature),
         "nodes_values": floor32(np.where(leaf, 0.0, threshold)), "nodes_truenodeids": np.where(leaf, 0, left),
         "nodes_falsenodeids": np.where(leaf, 0, right), "nodes_missing_value_tracks_true": np.where(leaf, 0, missing.astype(int)),
-        f"{kind}_treeids": np.repeat(tree[at], scores)[used], f"{kind}_nodeids": np.repeat(node[at], scores)[used],
-        f"{kind}_ids": np.tile(np.arange(scores), len(at))[used], f"{kind}_weights": value[at].ravel()[used],
+        f"{kind}_treeids": np.repeat(tree[leaves], scores)[mask], f"{kind}_nodeids": np.repeat(node[leaves], scores)[mask],
+        f"{kind}_ids": np.tile(np.arange(scores), len(leaves))[mask], f"{kind}_weights": value[leaves].ravel()[mask],
     }
-    listed: dict[str, Any] = {name: one.tolist() for name, one in attributes.items()}
-    listed["nodes_modes"] = np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
+    lists: dict[str, Any] = {name: array.tolist() for name, array in attributes.items()}
+    lists["nodes_modes"] = np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
     outputs = [helper.make_tensor_value_info("probabilities" if labels else "values", TensorProto.FLOAT, [None, len(labels) or 1])]
     if labels:
         if len(labels) == 2 and transform == "LOGISTIC" and list(labels) != [0, 1]:  # onnxruntime names the numbers 0 and 1 alone
             labels = list(map(str, labels))
-        words = isinstance(labels[0], str)
-        listed["classlabels_strings" if words else "classlabels_int64s"] = list(labels)
-        outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.STRING if words else TensorProto.INT64, [None]))
+        is_text = isinstance(labels[0], str)
+        lists["classlabels_strings" if is_text else "classlabels_int64s"] = list(labels)
+        outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.STRING if is_text else TensorProto.INT64, [None]))
     else:
-        listed["n_targets"] = scores
-    made = helper.make_node(
-        "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [one.name for one in outputs], name="trees",
-        domain="ai.onnx.ml", post_transform=transform, **listed,
+        lists["n_targets"] = scores
+    onnx_node = helper.make_node(
+        "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [output.name for output in outputs], name="trees",
+        domain="ai.onnx.ml", post_transform=transform, **lists,
     )
-    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, width])]
-    graph = helper.make_graph([made], "model", given, outputs)
+    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, width])]
+    graph = helper.make_graph([onnx_node], "model", inputs, outputs)
     return model_of(graph)

@@ -17,12 +17,12 @@ from verifair.models.objects import called, last_of
 def categories(model: Any) -> dict[int, list[Any]]:
     """Return column -> its categories in the order of their codes, of the columns that trees ask about by sets of these. None is
     the last category where it is one; NaN is none."""
-    asked = getattr(model, "is_categorical_", None)
-    if asked is None:
+    is_categorical = getattr(model, "is_categorical_", None)
+    if is_categorical is None:
         return {}
-    known = model._preprocessor.named_transformers_["encoder"].categories_
-    listed = [[one for one in column.tolist() if one == one] for column in known]
-    return dict(zip(np.flatnonzero(asked).tolist(), listed, strict=True))
+    encoded = model._preprocessor.named_transformers_["encoder"].categories_
+    lists = [[value for value in column.tolist() if value == value] for column in encoded]
+    return dict(zip(np.flatnonzero(is_categorical).tolist(), lists, strict=True))
 
 
 def converted(model: Any) -> Any:
@@ -34,20 +34,20 @@ def converted(model: Any) -> Any:
     last = last_of(model)
     if not hasattr(last, "_predictors"):
         return model
-    known = {place: len(one) for place, one in categories(last).items()}
-    if known and (last is not model or not names_of(last)):
+    counts = {column: len(values) for column, values in categories(last).items()}
+    if counts and (last is not model or not names_of(last)):
         remedy = "without steps before it on a table with names, or behind an encoder with categorical_features=None"
         raise ModelError(called(last), f"asks about sets of categories, which are read of a table's columns alone; fit it {remedy}")
     model = copy.deepcopy(model)
     last = last_of(model)
     for tree in (tree for row in last._predictors for tree in row):
         tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
-        if known:
+        if counts:
             # its own encoder puts the categories first
             columns = np.concatenate([np.flatnonzero(last.is_categorical_), np.flatnonzero(~last.is_categorical_)])
             tree.nodes["feature_idx"] = columns[tree.nodes["feature_idx"]]
-            tree.nodes = _in_codes(tree.nodes, tree.raw_left_cat_bitsets, known)
-    if known:
+            tree.nodes = _in_codes(tree.nodes, tree.raw_left_cat_bitsets, counts)
+    if counts:
         last.is_categorical_ = last._preprocessor = None
     return model
 
@@ -57,22 +57,22 @@ def _in_codes(nodes: Any, sets: Integers, counts: dict[int, int]) -> Any:
 
     sets: (S, 8) of 32 bits each, the categories that go left.   counts: column -> how many categories it has.
     """
-    more = list[Any]()
+    added = list[Any]()
     for k in np.flatnonzero((nodes["is_categorical"] == 1) & (nodes["is_leaf"] == 0)).tolist():
         node, count = nodes[k].copy(), counts[int(nodes[k]["feature_idx"])]
         bits = [int(sets[node["bitset_idx"], code // 32]) >> code % 32 & 1 for code in range(count)]
         bits.append(int(node["missing_go_to_left"]))
         sides = [int(node["left"] if bit else node["right"]) for bit in bits]
         ends = [code for code in range(count) if sides[code] != sides[code + 1]]
-        at = [k, *range(len(nodes) + len(more), len(nodes) + len(more) + len(ends) - 1)]
-        below = [*at[1:], sides[-1]]
+        indices = [k, *range(len(nodes) + len(added), len(nodes) + len(added) + len(ends) - 1)]
+        children = [*indices[1:], sides[-1]]
         if not ends:    # all go one way
-            ends, below = [count], [int(node["right"] if bits[-1] else node["left"])]
-        for place, end, right in zip(at, ends, below, strict=True):
-            one = node.copy()
-            one["num_threshold"], one["left"], one["right"], one["missing_go_to_left"] = end, sides[end], right, end == count
-            if place == k:
-                nodes[k] = one
+            ends, children = [count], [int(node["right"] if bits[-1] else node["left"])]
+        for index, end, right in zip(indices, ends, children, strict=True):
+            new = node.copy()
+            new["num_threshold"], new["left"], new["right"], new["missing_go_to_left"] = end, sides[end], right, end == count
+            if index == k:
+                nodes[k] = new
             else:
-                more.append(one)
-    return np.concatenate([nodes, np.array(more, dtype=nodes.dtype)]) if more else nodes
+                added.append(new)
+    return np.concatenate([nodes, np.array(added, dtype=nodes.dtype)]) if added else nodes

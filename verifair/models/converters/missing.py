@@ -30,9 +30,9 @@ class MissingCategory:
     def words(self, column: pd.Series) -> pd.Series:
         """Return the categories of a column's cells as ONNX calls them; NaN for cells that are none of them. An encoder of NaN does
         not know None, nor the text "nan"."""
-        own = {one: word for word, one in self.known.items() if not absent(one)}
+        names = {category: word for word, category in self.known.items() if not absent(category)}
         cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
-        return cells.map(own.get).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
+        return cells.map(names.get).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
 
     @property
     def codes(self) -> pd.CategoricalDtype:
@@ -41,9 +41,9 @@ class MissingCategory:
 
     def cells(self, words: Sequence[str]) -> pd.Series:
         """Return cells as the object takes them, of categories as ONNX calls them."""
-        found = pd.Series([self.value if one == self.word else self.known[one] for one in words], dtype=object)
+        series = pd.Series([self.value if word == self.word else self.known[word] for word in words], dtype=object)
         # pandas itself would write NaN for None
-        return found if kind_of([*self.known.values()]) == "text" else found.infer_objects()
+        return series if kind_of([*self.known.values()]) == "text" else series.infer_objects()
 
 
 def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str, MissingCategory]:
@@ -52,44 +52,44 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
     model = flat(model) if package_of(model) == "sklearn" else model
-    found, names = dict[str, MissingCategory](), names_of(model)
-    package, coded, steps = package_of(model), dict[int, list[Any]](), list[Any]()
+    result, names = dict[str, MissingCategory](), names_of(model)
+    package, categories, steps = package_of(model), dict[int, list[Any]](), list[Any]()
     if package == "sklearn":
-        *steps, last = [one for _, one in getattr(model, "steps", [("", model)])]
-        coded = boosting.categories(last) if package_of(last) in ("xgboost", "lightgbm") else histograms.categories(model)
+        *steps, last = [step for _, step in getattr(model, "steps", [("", model)])]
+        categories = boosting.categories(last) if package_of(last) in ("xgboost", "lightgbm") else histograms.categories(model)
     elif package in ("xgboost", "lightgbm"):
-        coded = boosting.categories(model, rows)
-    coded = {place: known for inner, known in coded.items() if (place := _handed_on(steps, inner)) is not None}
-    for place, known in coded.items():
-        own = {_word(one): one for one in known if not absent(one)}
-        free = [word for word in ("nan", "None") if word not in own]
-        if free and len(own) == sum(not absent(one) for one in known):
-            value = None if None in known else np.nan
-            found[exported(names[place]) if names else str(place)] = MissingCategory(word=free[0], value=value, known=own)
+        categories = boosting.categories(model, rows)
+    categories = {column: values for inner, values in categories.items() if (column := _handed_on(steps, inner)) is not None}
+    for column, values in categories.items():
+        value_of = {_word(value): value for value in values if not absent(value)}
+        unused = [word for word in ("nan", "None") if word not in value_of]
+        if unused and len(value_of) == sum(not absent(value) for value in values):
+            value = None if None in values else np.nan
+            result[exported(names[column]) if names else str(column)] = MissingCategory(word=unused[0], value=value, known=value_of)
     if package != "sklearn":
-        return found
-    for place, known, filled in _encoded(model):
-        none = [(str(one), one) for one in known if absent(one)]
-        if filled is not None and filled[0] in known:
-            none.append(filled)
-        if len(none) == 1:
-            own = {_word(one): one for one in known}
-            one = MissingCategory(word=none[0][0], value=none[0][1], known=own)
-            found[exported(names[place]) if names else str(place)] = one
-    return found
+        return result
+    for column, values, filled in _encoded(model):
+        missing_words = [(str(value), value) for value in values if absent(value)]
+        if filled is not None and filled[0] in values:
+            missing_words.append(filled)
+        if len(missing_words) == 1:
+            value_of = {_word(value): value for value in values}
+            category = MissingCategory(word=missing_words[0][0], value=missing_words[0][1], known=value_of)
+            result[exported(names[column]) if names else str(column)] = category
+    return result
 
 
-def _handed_on(steps: Sequence[Any], place: int) -> int | None:
+def _handed_on(steps: Sequence[Any], column: int) -> int | None:
     """Return the column that steps hand on, as it is, as the column at a place of what they give; None where they change it."""
     for step in reversed(steps):
         if hasattr(step, "output_indices_"):
-            name, first = next((name, at.start) for name, at in step.output_indices_.items() if at.start <= place < at.stop)
-            place = int(step._transformer_to_input_indices[name][place - first]) if _idle(step.named_transformers_[name]) else -1
+            key, start = next((key, cols.start) for key, cols in step.output_indices_.items() if cols.start <= column < cols.stop)
+            column = int(step._transformer_to_input_indices[key][column - start]) if _idle(step.named_transformers_[key]) else -1
         elif not _idle(step):
-            place = -1
-        if place < 0:
+            column = -1
+        if column < 0:
             return None
-    return place
+    return column
 
 
 def _idle(step: Any) -> bool:
@@ -110,17 +110,17 @@ def _word(value: Any) -> str:
 def in_words(model: Any) -> Any:
     """Return a pipeline whose encoders know words in place of numbers beside missing values, for which ONNX's have no number."""
 
-    def mixed(known: Any) -> bool:
-        return kind_of(known) != "text" and any(map(absent, np.asarray(known).tolist()))
+    def mixed(categories: Any) -> bool:
+        return kind_of(categories) != "text" and any(map(absent, np.asarray(categories).tolist()))
 
-    if not any(mixed(known) for part in parts(model) for known in getattr(part, "categories_", ())):
+    if not any(mixed(categories) for part in parts(model) for categories in getattr(part, "categories_", ())):
         return model
     model = copy.deepcopy(model)
     for part in parts(model):
         if hasattr(part, "categories_"):
             part.categories_ = [
-                np.array([one if absent(one) else _word(one) for one in known.tolist()], dtype=object)
-                if mixed(known) else known for known in part.categories_
+                np.array([value if absent(value) else _word(value) for value in categories.tolist()], dtype=object)
+                if mixed(categories) else categories for categories in part.categories_
             ]  # fmt: skip
     return model
 
@@ -128,15 +128,15 @@ def in_words(model: Any) -> Any:
 def _encoded(model: Any) -> Iterator[tuple[int, list[Any], tuple[str, Any] | None]]:
     """Yield the columns that the encoders of an estimator take, by their place, with the categories that they know there, and the
     constant word that an imputer before them fills in, with what it takes for missing."""
-    every = parts(flat(model))
-    first: Any = next((one for one in every if hasattr(one, "transformers_") or hasattr(one, "categories_")), None)
-    fills = next((one for one in every if fills_words(one) and one.strategy == "constant"), None)
-    for k, known in enumerate(getattr(first, "categories_", ())):
-        yield k, np.asarray(known).tolist(), None if fills is None else (str(fills.statistics_[k]), fills.missing_values)
-    for name, one, _ in getattr(first, "transformers_", ()):
-        places = first._transformer_to_input_indices.get(name, ()) if not isinstance(one, str) else ()
-        if len(places):
-            yield from ((int(places[k]), known, filled) for k, known, filled in _encoded(one))
+    all_parts = parts(flat(model))
+    encoder: Any = next((part for part in all_parts if hasattr(part, "transformers_") or hasattr(part, "categories_")), None)
+    imputer = next((part for part in all_parts if fills_words(part) and part.strategy == "constant"), None)
+    for k, categories in enumerate(getattr(encoder, "categories_", ())):
+        yield k, np.asarray(categories).tolist(), None if imputer is None else (str(imputer.statistics_[k]), imputer.missing_values)
+    for name, transformer, _ in getattr(encoder, "transformers_", ()):
+        indices = encoder._transformer_to_input_indices.get(name, ()) if not isinstance(transformer, str) else ()
+        if len(indices):
+            yield from ((int(indices[k]), categories, filled) for k, categories, filled in _encoded(transformer))
 
 
 def for_whole_rows(model: Any) -> Any:

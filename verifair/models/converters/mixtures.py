@@ -49,14 +49,14 @@ class Functions:
 class Chance:
     """The logistic function of trees of the columns of the model itself, or of a tensor, as a score."""
 
-    of: TreeSum | str
+    score: TreeSum | str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Margin:
     """Functions of trees' scores with weights, and a constant, that add up to the log-odds of a probability."""
 
-    listed: Weighted
+    terms: Weighted
     constant: float
 
 
@@ -78,17 +78,17 @@ class Unknown(Exception):
 
 
 class Graph:
-    """An ONNX graph in the making.   stored: converts the steps of a pipeline before its last one."""
+    """An ONNX graph in the making.   convert_steps: converts the steps of a pipeline before its last one."""
 
-    def __init__(self, stored: Callable[[Any], onnx.ModelProto]) -> None:
-        self.stored = stored
+    def __init__(self, convert_steps: Callable[[Any], onnx.ModelProto]) -> None:
+        self.convert_steps = convert_steps
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
         self.matrix: str | None = None  # that trees take
-        self.known: dict[object, str] = {}  # names of matrices that were made before
+        self.cache: dict[object, str] = {}  # names of matrices that were made before
         self.linear = set[str]()  # scores that are linear functions of columns, or of columns and their squares
-        self.taken: dict[str, tuple[str, Integers]] = {}  # some columns of a matrix: which ones, of which one
+        self.selections: dict[str, tuple[str, Integers]] = {}  # some columns of a matrix: which ones, of which one
 
     def constant(self, values: Any, dtype: type = np.float32) -> str:
         name = f"constant{len(self.constants)}"
@@ -103,54 +103,54 @@ class Graph:
 
     def affine(self, x: str, weight: Array, bias: Array) -> str:
         """x W^T + b, for W (m, n)."""
-        found = self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
-        self.linear |= {found} if x in self.linear else set()
-        return found
+        output = self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
+        self.linear |= {output} if x in self.linear else set()
+        return output
 
     def table(self, model: Any) -> str:
         """The matrix of the columns of the model itself, by name where the estimator knows their names."""
         names, count = names_of(model), width_of(model)
         shape = [None, 1 if names else count]
-        taken = [self.take(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape), model) for name in names or ("X",)]
-        if names and names not in self.known:
-            self.known[names] = self.add("Concat", taken, axis=1)
-        return self.known[names] if names else taken[0]
+        columns = [self.take(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape), model) for name in names or ("X",)]
+        if names and names not in self.cache:
+            self.cache[names] = self.add("Concat", columns, axis=1)
+        return self.cache[names] if names else columns[0]
 
-    def take(self, given: onnx.ValueInfoProto, model: Any) -> str:
+    def take(self, column: onnx.ValueInfoProto, model: Any) -> str:
         """What nodes call a column of the model itself."""
-        known = self.inputs.setdefault(given.name, onnx.ValueInfoProto(name=f"input{len(self.inputs)}", type=given.type))
-        if known.type != given.type:
-            raise Unknown(f"parts that take the column {given.name!r} as different types")
-        return str(known.name)
+        entry = self.inputs.setdefault(column.name, onnx.ValueInfoProto(name=f"input{len(self.inputs)}", type=column.type))
+        if entry.type != column.type:
+            raise Unknown(f"parts that take the column {column.name!r} as different types")
+        return str(entry.name)
 
     def part(self, model: Any, x: str | None) -> str:
         """Add steps of a pipeline, of the model's own columns, or of the matrix x; the name of the matrix that they give."""
-        made = self.stored(model)
-        key = made.SerializeToString(deterministic=True), x
-        if key in self.known:
-            return self.known[key]
-        made = compose.add_prefix(made, f"part{len(self.nodes)}/", rename_inputs=False)
-        given = list(made.graph.input)
-        if x is not None and len(given) > 1:
+        converted = self.convert_steps(model)
+        key = converted.SerializeToString(deterministic=True), x
+        if key in self.cache:
+            return self.cache[key]
+        converted = compose.add_prefix(converted, f"part{len(self.nodes)}/", rename_inputs=False)
+        inputs = list(converted.graph.input)
+        if x is not None and len(inputs) > 1:
             raise Unknown(f"{called(model)} within another one, by its columns' names")
-        new = {one.name: self.take(one, model) if x is None else x for one in given}
-        for node in made.graph.node:
-            node.input[:] = [new.get(name, name) for name in node.input]
-        self.nodes.extend(made.graph.node)
-        self.constants.extend(made.graph.initializer)
-        self.known[key] = str(made.graph.output[0].name)
-        return self.known[key]
+        names = {info.name: self.take(info, model) if x is None else x for info in inputs}
+        for node in converted.graph.node:
+            node.input[:] = [names.get(name, name) for name in node.input]
+        self.nodes.extend(converted.graph.node)
+        self.constants.extend(converted.graph.initializer)
+        self.cache[key] = str(converted.graph.output[0].name)
+        return self.cache[key]
 
-    def trees(self, found: TreeSum, model: Any, x: str | None) -> TreeSum:
+    def trees(self, ensemble: TreeSum, model: Any, x: str | None) -> TreeSum:
         """Trees of the matrix x, or of the columns of the model itself. Raises Unknown where others are of another one."""
         x = self.table(model) if x is None else x
-        if x in self.taken:
-            x, columns = self.taken[x]
-            found = found.times(np.eye(len(found.base)), columns)
+        if x in self.selections:
+            x, columns = self.selections[x]
+            ensemble = ensemble.times(np.eye(len(ensemble.base)), columns)
         if self.matrix not in (None, x):
             raise Unknown("trees of different columns", "fit all of them on the same columns, behind the same steps")
         self.matrix = x
-        return found
+        return ensemble
 
     def score(self, model: Any, x: str | None) -> str:
         """The logit of a linear model, an MLP or a quadratic one, of the matrix x, or of the columns of the model itself."""
@@ -172,15 +172,15 @@ class Graph:
 
     def quadratic(self, scores: discriminants.Quadratic, x: str) -> str:
         """The scores of a quadratic model, of the matrix x."""
-        moved = self.add("Sub", [x, self.constant(scores.centre)])
+        centred = self.add("Sub", [x, self.constant(scores.centre)])
         if not len(scores.directions):  # the classes differ in their means alone
-            self.linear |= {moved}
-            return self.affine(moved, scores.line, scores.constant)
-        along = self.add("MatMul", [moved, self.constant(scores.directions.T)])
-        parts = self.add("Concat", [self.add("Mul", [along, along]), moved], axis=1)
-        found = self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
-        self.linear |= {found} if ((scores.directions != 0).sum(axis=1) <= 1).all() else set()
-        return found
+            self.linear |= {centred}
+            return self.affine(centred, scores.line, scores.constant)
+        projected = self.add("MatMul", [centred, self.constant(scores.directions.T)])
+        parts = self.add("Concat", [self.add("Mul", [projected, projected]), centred], axis=1)
+        output = self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
+        self.linear |= {output} if ((scores.directions != 0).sum(axis=1) <= 1).all() else set()
+        return output
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The scores whose functions, with these weights, make the share of an estimator's probability."""
@@ -192,25 +192,25 @@ class Graph:
         if hasattr(model, "steps"):
             return self.probability(model[-1], self.part(model[:-1], x), share)
         if hasattr(model, "calibrated_classifiers_") and model.method in ("sigmoid", "isotonic"):
-            listed = model.calibrated_classifiers_
-            return [self._calibrated(one, x, share / len(listed)) for one in listed]
-        if (found := summed(model, "predict_proba")) is not None:
-            return [(share, self.trees(found.last(), model, x), _ramps([0.0, 1.0], [0.0, 1.0], share))]
-        if (found := summed(model, "decision_function")) is not None:
-            twice = 2.0 if getattr(model, "loss", "") == "exponential" else 1.0
-            return [(share, self.trees(found.times(np.array([[twice]])), model, x), None)]
+            folds = model.calibrated_classifiers_
+            return [self._calibrated(fold, x, share / len(folds)) for fold in folds]
+        if (trees := summed(model, "predict_proba")) is not None:
+            return [(share, self.trees(trees.last(), model, x), _ramps([0.0, 1.0], [0.0, 1.0], share))]
+        if (trees := summed(model, "decision_function")) is not None:
+            factor = 2.0 if getattr(model, "loss", "") == "exponential" else 1.0
+            return [(share, self.trees(trees.times(np.array([[factor]])), model, x), None)]
         if getattr(model, "voting", "soft") == "hard":
             raise Unknown("hard votes", VOTES)
         if (parts := members(model)) is not None:
-            every: Weighted = []
-            for weight, one, columns in parts:
+            terms: Weighted = []
+            for weight, member, columns in parts:
                 if weight < 0:
                     raise Unknown("probabilities with negative weights", "fit it with weights of 0 or more")
                 if columns is not None and x is None:
                     x = self.table(model)
-                given = x if columns is None else self.chosen(x, columns, model)
-                every += self.probability(one, given, share * weight)
-            return every
+                matrix = x if columns is None else self.select(x, columns, model)
+                terms += self.probability(member, matrix, share * weight)
+            return terms
         if hasattr(model, "stack_method_"):
             return [(share, self._stacked(model, x), None)]
         if hasattr(model, "estimator_weights_"):
@@ -224,137 +224,137 @@ class Graph:
         model = flat(model)
         if hasattr(model, "steps"):
             return self.votes(model[-1], self.part(model[:-1], x))
-        listed = members(model) or []
-        most = np.sum(model._weights_not_none or 1) * WHOLE_WEIGHTS  # votes for and against differ by a part of it, or not at all
-        if not whole_weights(model) or min(share for share, _, _ in listed) < 0 or 2 * most * len(listed) * LEVEL > 1:
+        voters = members(model) or []
+        units = np.sum(model._weights_not_none or 1) * WHOLE_WEIGHTS  # votes for and against differ by a part of it, or not at all
+        if not whole_weights(model) or min(share for share, _, _ in voters) < 0 or 2 * units * len(voters) * LEVEL > 1:
             raise Unknown("hard votes by such weights", VOTES)
-        levels = np.array([share for share, _, _ in listed]) / LEVEL
+        levels = np.array([share for share, _, _ in voters]) / LEVEL
         shares = (levels if (levels == np.rint(levels)).all() else np.floor(levels)) * LEVEL  # half the votes are not more than 1/2
-        found: Weighted = []
-        for share, (_, one, _) in zip(shares.tolist(), listed, strict=True):
-            score, half = self.decided(one, x)
-            shift, scale = (np.array([number], dtype=np.float32) for number in (half, STEEP))
-            found.append((1.0, score, Functions(shift=shift, scale=scale, weight=np.array([share]), constant=0.0)))
-        if not any(isinstance(score, TreeSum) for _, score, _ in found):
+        terms: Weighted = []
+        for share, (_, member, _) in zip(shares.tolist(), voters, strict=True):
+            score, threshold = self.score_and_threshold(member, x)
+            shift, scale = (np.array([number], dtype=np.float32) for number in (threshold, STEEP))
+            terms.append((1.0, score, Functions(shift=shift, scale=scale, weight=np.array([share]), constant=0.0)))
+        if not any(isinstance(score, TreeSum) for _, score, _ in terms):
             raise Unknown("hard votes without trees", VOTES)
-        return found
+        return terms
 
-    def decided(self, model: Any, x: str | None) -> tuple[Score, float]:
+    def score_and_threshold(self, model: Any, x: str | None) -> tuple[Score, float]:
         """The score of a member, and what it exceeds where the member decides for the second class."""
         model = flat(model)
         if list(getattr(last_of(model), "classes_", ())) != [0, 1]:
             raise Unknown(f"a vote of {called(model)}, which decides alike about everybody")
         if hasattr(model, "steps"):
-            return self.decided(model[-1], self.part(model[:-1], x))
+            return self.score_and_threshold(model[-1], self.part(model[:-1], x))
         zero = -CLOSEST if type(model).__name__ == "GradientBoostingClassifier" else 0.0  # it decides so at 0, too
-        for method, half in (("predict_proba", 0.5 + TIED), ("decision_function", zero)):
-            if (found := summed(model, method)) is not None:
-                return self.trees(found.last(), model, x), half
+        for method, threshold in (("predict_proba", 0.5 + TIED), ("decision_function", zero)):
+            if (trees := summed(model, method)) is not None:
+                return self.trees(trees.last(), model, x), threshold
         return self.score(model, x), 0.0
 
-    def shown(self, model: Any) -> str:
+    def probabilities(self, model: Any) -> str:
         """The probabilities of all classes of the model itself."""
         if len(last_of(model).classes_) > 2:
             scores = self.score(model, None)
             first = self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1))
             return self.add("Softmax", [self.add("Concat", [first, scores], axis=1)], axis=1)
         hard = getattr(last_of(model), "voting", "soft") == "hard"
-        listed = self.votes(model, None) if hard else self.probability(model, None)
-        alone = _log_odds(*listed[0]) if len(listed) == 1 else None
-        if isinstance(alone, Margin):
-            alone = self.mixed(alone.listed, alone.constant)
-        chance = self.mixed(listed) if alone is None else self.add("Sigmoid", [alone])
-        return self.add("Concat", [self.add("Sub", [self.constant([1.0]), chance]), chance], axis=1)
+        terms = self.votes(model, None) if hard else self.probability(model, None)
+        log_odds = _log_odds(*terms[0]) if len(terms) == 1 else None
+        if isinstance(log_odds, Margin):
+            log_odds = self.weighted_sum(log_odds.terms, log_odds.constant)
+        probability = self.weighted_sum(terms) if log_odds is None else self.add("Sigmoid", [log_odds])
+        return self.add("Concat", [self.add("Sub", [self.constant([1.0]), probability]), probability], axis=1)
 
-    def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
+    def select(self, x: str | None, columns: Integers, model: Any) -> str:
         """The columns of a matrix that a member takes."""
         if np.array_equal(columns, np.arange(width_of(model))):
             return str(x)
-        chosen = self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
-        self.taken[chosen] = str(x), columns
-        return chosen
+        selected = self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
+        self.selections[selected] = str(x), columns
+        return selected
 
-    def mixed(self, listed: Weighted, constant: float | None = None) -> str:
+    def weighted_sum(self, terms: Weighted, constant: float | None = None) -> str:
         """The sum of functions, with their weights, and of a constant."""
-        names, parts, weights, added = self._names([score for _, score, _ in listed]), list[str](), list[float](), constant or 0.0
-        for name, (share, _, curve) in zip(names, listed, strict=True):
+        names, parts, weights, offset = self._names([score for _, score, _ in terms]), list[str](), list[float](), constant or 0.0
+        for name, (share, _, curve) in zip(names, terms, strict=True):
             if curve is None:
                 parts.append(self.add("Sigmoid", [name]))
                 weights.append(share)
                 continue
-            moved = self.add("Mul", [self.add("Sub", [name, self.constant(curve.shift)]), self.constant(curve.scale)])
-            ends = [] if curve.logistic else [self.constant(0.0), self.constant(1.0)]
-            parts.append(self.add("Clip" if ends else "Sigmoid", [moved, *ends]))
+            scaled = self.add("Mul", [self.add("Sub", [name, self.constant(curve.shift)]), self.constant(curve.scale)])
+            limits = [] if curve.logistic else [self.constant(0.0), self.constant(1.0)]
+            parts.append(self.add("Clip" if limits else "Sigmoid", [scaled, *limits]))
             weights += curve.weight.tolist()
-            added += curve.constant
+            offset += curve.constant
         joined, weight = self.add("Concat", parts, axis=1), self.constant(np.array(weights)[:, None])
-        if constant is None and not added:
+        if constant is None and not offset:
             return self.add("MatMul", [joined, weight])
-        return self.add("Gemm", [joined, weight, self.constant([added])])
+        return self.add("Gemm", [joined, weight, self.constant([offset])])
 
     def _names(self, scores: Sequence[Score]) -> list[str]:
         """Names of scores; those of trees are columns of what one ensemble gives. Raises Unknown for both beside each other."""
-        if any(isinstance(one, Margin) for one in scores):
+        if any(isinstance(score, Margin) for score in scores):
             remedy = "stack or calibrate scores there (stack_method='decision_function')"
             raise Unknown("log-odds of several functions of trees, within another estimator,", remedy)
-        inner = [one.of if isinstance(one, Chance) else one for one in scores]
-        trees, named = [one for one in inner if isinstance(one, TreeSum)], [one for one in inner if isinstance(one, str)]
+        arguments = [score.score if isinstance(score, Chance) else score for score in scores]
+        trees, names = [s for s in arguments if isinstance(s, TreeSum)], [s for s in arguments if isinstance(s, str)]
         if not trees:
-            return [self.add("Sigmoid", [own]) if isinstance(one, Chance) else own for one, own in zip(scores, named, strict=True)]
-        if not set(named) <= self.linear:
+            return [self.add("Sigmoid", [name]) if isinstance(s, Chance) else name for s, name in zip(scores, names, strict=True)]
+        if not set(names) <= self.linear:
             raise Unknown("trees and other models than linear ones and GaussianNB")
-        whole = total([one.times(np.eye(len(trees))[[k]]) for k, one in enumerate(trees)], np.zeros(len(trees)))
-        assert whole is not None
-        (node,) = written(0, whole, "NONE", ()).graph.node
+        ensemble = total([score.times(np.eye(len(trees))[[k]]) for k, score in enumerate(trees)], np.zeros(len(trees)))
+        assert ensemble is not None
+        (node,) = written(0, ensemble, "NONE", ()).graph.node
         node.input[0], node.output[0] = str(self.matrix), "scores"
         self.nodes.append(node)
-        every = self.add("Concat", ["scores", *named], axis=1) if named else "scores"
-        found, numbers = list[str](), {True: iter(range(len(trees), len(scores))), False: iter(range(len(trees)))}
-        for one, own in zip(scores, inner, strict=True):
-            name = self.add("Gather", [every, self.constant([next(numbers[isinstance(own, str)])], np.int64)], axis=1)
-            found.append(self.add("Sigmoid", [name]) if isinstance(one, Chance) else name)
-        return found
+        columns = self.add("Concat", ["scores", *names], axis=1) if names else "scores"
+        result, indices = list[str](), {True: iter(range(len(trees), len(scores))), False: iter(range(len(trees)))}
+        for score, argument in zip(scores, arguments, strict=True):
+            name = self.add("Gather", [columns, self.constant([next(indices[isinstance(argument, str)])], np.int64)], axis=1)
+            result.append(self.add("Sigmoid", [name]) if isinstance(score, Chance) else name)
+        return result
 
     def response(self, model: Any, x: str | None, method: str) -> Response:
         """What a method of a classifier gives: a score, or the probability of the second class, also as a sum of functions."""
-        if (found := summed(model, method)) is not None:
-            return self.trees(found.last(), model, x)
+        if (trees := summed(model, method)) is not None:
+            return self.trees(trees.last(), model, x)
         if method == "decision_function":
             return self.score(model, x)
         if method != "predict_proba":
             raise Unknown(f"decisions of {called(model)}")
-        listed = self.probability(model, x)
-        ((_, alone, curve), *more) = listed
-        if any(isinstance(score, Margin) for _, score, _ in listed):
-            return self.mixed(listed)  # raises Unknown
-        return Chance(of=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
+        terms = self.probability(model, x)
+        ((_, first, curve), *others) = terms
+        if any(isinstance(score, Margin) for _, score, _ in terms):
+            return self.weighted_sum(terms)  # raises Unknown
+        return Chance(score=first) if isinstance(first, TreeSum) and curve is None and not others else terms
 
-    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Functions | None]:
-        within = flat(one.estimator)
-        (curve,) = one.calibrators
-        method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
-        score, isotonic = self.response(within, x, method), hasattr(curve, "X_thresholds_")
-        slope, start = (1.0, 0.0) if isotonic else (-curve.a_, -curve.b_)  # 1 / (1 + exp(a f + b)) for the score f
-        if isinstance(score, list) and all(isinstance(one, str) for _, one, _ in score):
-            ((_, alone, shape), *more) = score
-            kept = share < 1 and alone in self.linear and shape is None and not more  # GaussianNB, perhaps beside trees
-            score = Chance(of=str(alone)) if kept else self.mixed(score)
+    def _calibrated(self, calibrated: Any, x: str | None, share: float) -> tuple[float, Score, Functions | None]:
+        estimator = flat(calibrated.estimator)
+        (curve,) = calibrated.calibrators
+        method = "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
+        score, isotonic = self.response(estimator, x, method), hasattr(curve, "X_thresholds_")
+        slope, intercept = (1.0, 0.0) if isotonic else (-curve.a_, -curve.b_)  # 1 / (1 + exp(a f + b)) for the score f
+        if isinstance(score, list) and all(isinstance(part, str) for _, part, _ in score):
+            ((_, first, shape), *others) = score
+            keep_score = share < 1 and first in self.linear and shape is None and not others  # GaussianNB, perhaps beside trees
+            score = Chance(score=str(first)) if keep_score else self.weighted_sum(score)
         if isinstance(score, list):
             if isotonic or share < 1:
-                found = f"a calibration of {called(within)}, whose probability is a sum of functions of sums,"
-                raise Unknown(found, "calibrate its members, and combine these")
-            return 1.0, Margin(listed=[self.times(slope, *part) for part in score], constant=start), None
+                reason = f"a calibration of {called(estimator)}, whose probability is a sum of functions of sums,"
+                raise Unknown(reason, "calibrate its members, and combine these")
+            return 1.0, Margin(terms=[self.times(slope, *part) for part in score], constant=intercept), None
         if isotonic:
             return share, score, _ramps(curve.X_thresholds_, curve.y_thresholds_, share)
         if isinstance(score, TreeSum):
-            return share, score.times(np.array([[slope]])).plus(np.array([start])), None
+            return share, score.times(np.array([[slope]])).plus(np.array([intercept])), None
         if isinstance(score, str):
-            return share, self.affine(score, np.array([[slope]]), np.array([start])), None
+            return share, self.affine(score, np.array([[slope]]), np.array([intercept])), None
         if slope == 0:
-            return share, score, _logistic(0.0, 1.0, 0.0, share * float(expit(start)))
+            return share, score, _logistic(0.0, 1.0, 0.0, share * float(expit(intercept)))
         if slope > 0:
-            return share, score, _logistic(-start / slope, slope, share)
-        return share, Chance(of=self.negative(score.of)), _logistic(1 + start / slope, -slope, share)
+            return share, score, _logistic(-intercept / slope, slope, share)
+        return share, Chance(score=self.negative(score.score)), _logistic(1 + intercept / slope, -slope, share)
 
     def negative(self, score: TreeSum | str) -> TreeSum | str:
         """A score times -1."""
@@ -365,65 +365,65 @@ class Graph:
         if weight >= 0:
             return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
         assert not isinstance(score, Margin)
-        minus = Chance(of=self.negative(score.of)) if isinstance(score, Chance) else self.negative(score)
+        negated = Chance(score=self.negative(score.score)) if isinstance(score, Chance) else self.negative(score)
         if curve is None:
-            return -weight * share, minus, _logistic(0.0, 1.0, -weight * share, weight * share)
-        added = weight * (curve.constant + float(curve.weight.sum()))
+            return -weight * share, negated, _logistic(0.0, 1.0, -weight * share, weight * share)
+        offset = weight * (curve.constant + float(curve.weight.sum()))
         end = curve.shift.astype(np.float64) if curve.logistic else curve.shift + 1 / curve.scale.astype(np.float64)
         shift = (1.0 if isinstance(score, Chance) else 0.0) - end
-        return -weight * share, minus, replace(
-            curve, shift=shift.astype(np.float32), weight=-weight * curve.weight, constant=added
+        return -weight * share, negated, replace(
+            curve, shift=shift.astype(np.float32), weight=-weight * curve.weight, constant=offset
         )
 
     def _stacked(self, model: Any, x: str | None) -> Score:
         final = linear(flat(model.final_estimator_))
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
-        given = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
-        parts = [one for part in given for one in ([score for _, score, _ in part] if isinstance(part, list) else [part])]
-        if all(isinstance(one, str) for one in parts):
-            named = [self.mixed(one) if isinstance(one, list) else str(one) for one in given]
+        responses = [self.response(part, x, method) for part, method in zip(model.estimators_, model.stack_method_, strict=True)]
+        parts = [one for part in responses for one in ([score for _, score, _ in part] if isinstance(part, list) else [part])]
+        if all(isinstance(part, str) for part in parts):
+            inputs = [self.weighted_sum(response) if isinstance(response, list) else str(response) for response in responses]
             if model.passthrough:
-                named.append(self.table(model) if x is None else x)
-            return self.affine(self.add("Concat", named, axis=1), *final)
-        if model.passthrough or any(isinstance(one, str) for one in given):
-            found = "columns (passthrough=True)" if model.passthrough else "scores of other models"
-            raise Unknown(f"trees and {found}", "stack probabilities alone (stack_method='predict_proba')")
+                inputs.append(self.table(model) if x is None else x)
+            return self.affine(self.add("Concat", inputs, axis=1), *final)
+        if model.passthrough or any(isinstance(response, str) for response in responses):
+            other_inputs = "columns (passthrough=True)" if model.passthrough else "scores of other models"
+            raise Unknown(f"trees and {other_inputs}", "stack probabilities alone (stack_method='predict_proba')")
         ((weights,), (constant,)) = final
-        listed: Weighted = []
-        straight: list[TreeSum | None] = []
-        for weight, one in zip(weights.tolist(), given, strict=True):
-            if isinstance(one, TreeSum):
-                straight.append(one.times(np.array([[weight]])))
-            elif not isinstance(one, str):
-                functions: Weighted = one if isinstance(one, list) else [(1.0, one.of, None)]
-                listed += [self.times(weight, *part) for part in functions]
-        line = total(straight, np.zeros(1))
-        return Margin(listed=listed if line is None else [*listed, (1.0, line, _identity(line))], constant=float(constant))
+        terms: Weighted = []
+        linear_parts: list[TreeSum | None] = []
+        for weight, response in zip(weights.tolist(), responses, strict=True):
+            if isinstance(response, TreeSum):
+                linear_parts.append(response.times(np.array([[weight]])))
+            elif not isinstance(response, str):
+                functions: Weighted = response if isinstance(response, list) else [(1.0, response.score, None)]
+                terms += [self.times(weight, *term) for term in functions]
+        line = total(linear_parts, np.zeros(1))
+        return Margin(terms=terms if line is None else [*terms, (1.0, line, _identity(line))], constant=float(constant))
 
 
-def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelProto:
+def convert(model: Any, convert_steps: Callable[[Any], onnx.ModelProto]) -> onnx.ModelProto:
     """Return a classifier of two classes, a quadratic one of several, or a pipeline that ends in it, as ONNX. Raises Unknown for
     what it cannot combine."""
-    graph, labels = Graph(stored), labels_of(model)
-    shown = graph.shown(model)
-    known = set(names_of(model)) or {f"x{k}" for k in range(width_of(model))}
-    if not set(graph.inputs) <= known and set(graph.inputs) != {"X"}:
-        found = "estimators that take columns by name or place, and ones that were fitted on an array"
-        raise Unknown(found, "fit all of them on a table with names of its columns")
-    words = isinstance(labels[0], str)
-    graph.constants.append(numpy_helper.from_array(np.array(labels, dtype=object if words else np.int64), "classes"))
-    best = graph.add("ArgMax", [shown], axis=1, keepdims=0)
-    picked = graph.add("ArrayFeatureExtractor", ["classes", best], "ai.onnx.ml")
-    label = graph.add("Reshape", [picked, graph.constant([-1], np.int64)])  # it gives one row of labels
+    graph, labels = Graph(convert_steps), labels_of(model)
+    probabilities = graph.probabilities(model)
+    column_names = set(names_of(model)) or {f"x{k}" for k in range(width_of(model))}
+    if not set(graph.inputs) <= column_names and set(graph.inputs) != {"X"}:
+        reason = "estimators that take columns by name or place, and ones that were fitted on an array"
+        raise Unknown(reason, "fit all of them on a table with names of its columns")
+    is_text = isinstance(labels[0], str)
+    graph.constants.append(numpy_helper.from_array(np.array(labels, dtype=object if is_text else np.int64), "classes"))
+    argmax = graph.add("ArgMax", [probabilities], axis=1, keepdims=0)
+    gathered = graph.add("ArrayFeatureExtractor", ["classes", argmax], "ai.onnx.ml")
+    label = graph.add("Reshape", [gathered, graph.constant([-1], np.int64)])  # it gives one row of labels
     outputs = [
-        helper.make_tensor_value_info(label, TensorProto.STRING if words else TensorProto.INT64, [None]),
-        helper.make_tensor_value_info(shown, TensorProto.FLOAT, [None, len(labels)]),
+        helper.make_tensor_value_info(label, TensorProto.STRING if is_text else TensorProto.INT64, [None]),
+        helper.make_tensor_value_info(probabilities, TensorProto.FLOAT, [None, len(labels)]),
     ]
     names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
-    made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
-    drop_nodes(made, [label, shown])
-    return renamed(model_of(made), names)
+    onnx_graph = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
+    drop_nodes(onnx_graph, [label, probabilities])
+    return renamed(model_of(onnx_graph), names)
 
 
 def _log_odds(share: float, score: Score, curve: Functions | None) -> str | Margin | None:
@@ -433,23 +433,23 @@ def _log_odds(share: float, score: Score, curve: Functions | None) -> str | Marg
     if curve is None or not (isinstance(score, Chance) and curve.logistic and curve.weight.all()):
         return None
     steep = float(curve.scale[0])
-    return Margin(listed=[(steep, score.of, None)], constant=-steep * float(curve.shift[0]))
+    return Margin(terms=[(steep, score.score, None)], constant=-steep * float(curve.shift[0]))
 
 
 def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Functions:
     """Return a logistic function of a score, with a weight."""
-    one = [np.array([number], dtype=np.float32) for number in (shift, scale)]
-    return Functions(shift=one[0], scale=one[1], weight=np.array([weight]), constant=constant, logistic=True)
+    parameters = [np.array([number], dtype=np.float32) for number in (shift, scale)]
+    return Functions(shift=parameters[0], scale=parameters[1], weight=np.array([weight]), constant=constant, logistic=True)
 
 
 def _identity(line: TreeSum) -> Functions:
     """Return what a sum of trees is between its ends, as a ramp whose steps are exact: from a float32 number, and a power of two
     wide."""
-    ends = [float(line.base[0] + sum(least(tree.value[tree.feature < 0]) for tree in line.trees)) for least in (np.min, np.max)]
-    room = 2.0**-16 * (abs(ends[0]) + abs(ends[1])) + 2.0**-60
-    low = float(np.float32(ends[0] - room))
-    wide = 2.0 ** np.ceil(np.log2(ends[1] + room - low))
-    return Functions(shift=np.array([low]), scale=np.array([1 / wide]), weight=np.array([wide]), constant=low)
+    bounds = [float(line.base[0] + sum(end(tree.value[tree.feature < 0]) for tree in line.trees)) for end in (np.min, np.max)]
+    margin = 2.0**-16 * (abs(bounds[0]) + abs(bounds[1])) + 2.0**-60
+    low = float(np.float32(bounds[0] - margin))
+    width = 2.0 ** np.ceil(np.log2(bounds[1] + margin - low))
+    return Functions(shift=np.array([low]), scale=np.array([1 / width]), weight=np.array([width]), constant=low)
 
 
 def _ramps(scores: Any, levels: Any, share: float) -> Functions:
@@ -458,30 +458,30 @@ def _ramps(scores: Any, levels: Any, share: float) -> Functions:
     crosses it, is TIED longer on both sides: sums of float32 leaves that should be its ends are on it. Shares of several are
     rounded down, by one to two LEVEL, so that plateaus whose sum is 1/2 do not exceed it, nor a row a little up a ramp."""
     x, level = np.asarray(scores, dtype=np.float64), np.asarray(levels, dtype=np.float64) * share
-    above = int(np.searchsorted(level, 0.5))
-    if share == 1 and 0 < above < len(level) and level[above] > 0.5:
-        crossing = np.interp(0.5, level[above - 1 : above + 1], x[above - 1 : above + 1])
-        x, level = np.insert(x, above, crossing), np.insert(level, above, 0.5)
+    crossing_index = int(np.searchsorted(level, 0.5))
+    if share == 1 and 0 < crossing_index < len(level) and level[crossing_index] > 0.5:
+        crossing = np.interp(0.5, level[crossing_index - 1 : crossing_index + 1], x[crossing_index - 1 : crossing_index + 1])
+        x, level = np.insert(x, crossing_index, crossing), np.insert(level, crossing_index, 0.5)
     if share < 1:
         level = np.maximum(np.floor(level / LEVEL + 2.0**-20) - 1, 0) * LEVEL
     level = np.where((level > 0.5) & (level < 0.5 + LEVEL), 0.5 + LEVEL, np.rint(level / LEVEL) * LEVEL)
-    half = np.flatnonzero(level == 0.5)
-    if len(half):
-        first, last = half[0], half[-1]
+    at_half = np.flatnonzero(level == 0.5)
+    if len(at_half):
+        first, last = at_half[0], at_half[-1]
         nearest = np.diff(np.concatenate([x[:first][-1:], [x[first]]])), np.diff(x[last : last + 2])
-        longer = min(TIED * np.abs(x).max(), *(0.25 * np.concatenate(nearest)))
-        x = np.concatenate([x[:first], [x[first] - longer, x[last] + longer], x[last + 1 :]])
+        extension = min(TIED * np.abs(x).max(), *(0.25 * np.concatenate(nearest)))
+        x = np.concatenate([x[:first], [x[first] - extension, x[last] + extension], x[last + 1 :]])
         level = np.concatenate([level[:first], [0.5, 0.5], level[last + 1 :]])
-    at = x.astype(np.float32)
-    for k in range(1, len(at)):
-        at[k] = max(at[k], at[k - 1] + max(np.spacing(abs(at[k - 1])), np.float32(CLOSEST)))
+    knots = x.astype(np.float32)
+    for k in range(1, len(knots)):
+        knots[k] = max(knots[k], knots[k - 1] + max(np.spacing(abs(knots[k - 1])), np.float32(CLOSEST)))
     rises = np.flatnonzero(np.diff(level) > 0)
-    width = np.diff(at.astype(np.float64))[rises]
+    width = np.diff(knots.astype(np.float64))[rises]
     scale = (1 / width).astype(np.float32)
     scale = np.where(scale * width < 1, np.nextafter(scale, np.float32(np.inf)), scale)
     if not len(rises):  # a constant
-        return Functions(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
-    return Functions(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
+        return Functions(shift=knots[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
+    return Functions(shift=knots[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:
@@ -500,5 +500,5 @@ def _layers(model: Any) -> list[tuple[Array, Array]]:
 
 def _gives_log_odds(model: Any) -> bool:
     """Return whether an estimator's probability is the logistic function of its score."""
-    known = type(model).__name__ == "MLPClassifier" or discriminants.quadratic(model)
-    return known or (linear(model) is not None and hasattr(model, "classes_"))
+    is_logistic = type(model).__name__ == "MLPClassifier" or discriminants.quadratic(model)
+    return is_logistic or (linear(model) is not None and hasattr(model, "classes_"))

@@ -45,8 +45,8 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     _check_threshold(last, steps)
     _check_loss(last)
     if package_of(last) == "interpret":
-        before, trees = additive.explainable(last, alone=last is model)
-        return _joined(_stored(model[:-1] if before is None else before, {}), trees)
+        encoder, trees = additive.explainable(last, standalone=last is model)
+        return _joined(_stored(model[:-1] if encoder is None else encoder, {}), trees)
     if package_of(last) != "sklearn":
         model = _taking_zeros(model)
         last = last_of(model)
@@ -54,13 +54,13 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     if type(last).__name__ in COMBINED or discriminants.quadratic(last):
         return _combined(model, steps)
     if (bins := _bins(model)) is not None:
-        if (found := additive.behind_bins(model)) is not None:
-            before, trees = found
-            return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_stored(before, {}), trees)
+        if (binned := additive.behind_bins(model)) is not None:
+            encoder, trees = binned
+            return columns.by_column(trees, columns.names_of(model)) if encoder is None else _joined(_stored(encoder, {}), trees)
         remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or trees on columns as they are"
         raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
-    shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
-    return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
+    options = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
+    return _stored(model, {id(last): options} if hasattr(last, "classes_") else {})
 
 
 def _combined(model: Any, steps: str) -> onnx.ModelProto:
@@ -71,23 +71,23 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
     trees = forests.convert(last)
     if trees is not None:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
-    sets = next((one for one in parts(last) if histograms.categories(one)), None)
+    sets = next((part for part in parts(last) if histograms.categories(part)), None)
     if sets is not None and not hasattr(last, "calibrated_classifiers_"):
-        said = "asks about sets of categories, which are read of it alone, and not within another estimator"
-        raise ModelError(called(sets), f"{said}; fit it behind an encoder with categorical_features=None")
+        reason = "asks about sets of categories, which are read of it alone, and not within another estimator"
+        raise ModelError(called(sets), f"{reason}; fit it behind an encoder with categorical_features=None")
     if not hasattr(last, "classes_"):
         return _stored(_by_array(model, last), {})
-    found, bins = mixtures.Unknown(f"{len(last.classes_)} classes"), _bins(model)
+    error, bins = mixtures.Unknown(f"{len(last.classes_)} classes"), _bins(model)
     if bins is not None:
-        found = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
+        error = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
     try:
         if (len(last.classes_) == 2 or discriminants.quadratic(last)) and bins is None:
-            return mixtures.convert(model, lambda before: _stored(before, {}))
+            return mixtures.convert(model, lambda part: _stored(part, {}))
     except mixtures.Unknown as unknown:
-        found = unknown
+        error = unknown
     if hasattr(last, "calibrated_classifiers_"):
         _check_calibration(last, steps)
-    raise ModelError(called(last), f"combines {found} in a way that is not read; {found.remedy}")
+    raise ModelError(called(last), f"combines {error} in a way that is not read; {error.remedy}")
 
 
 def _bins(model: Any) -> Any:
@@ -107,22 +107,22 @@ def _by_array(model: Any, last: Any) -> Any:
 def _calibrating_last(model: Any) -> Any:
     """Return a calibrated pipeline as a pipeline that ends in the calibrated estimator, where it was fitted once."""
     last: Any = last_of(model)
-    listed: list[Any] = getattr(last, "calibrated_classifiers_", [])
-    if len(listed) != 1:
+    folds: list[Any] = getattr(last, "calibrated_classifiers_", [])
+    if len(folds) != 1:
         return model
-    within: Any = flat(listed[0].estimator)
-    steps = [*getattr(model, "steps", [])[:-1], *getattr(within, "steps", [])[:-1]]
-    last, one = copy.copy(last), copy.copy(listed[0])
-    one.estimator, last.calibrated_classifiers_ = last_of(within), [one]
-    last.n_features_in_ = width_of(one.estimator)
-    return with_steps(within if hasattr(within, "steps") else model, [*steps, ("calibrated", last)]) if steps else last
+    estimator: Any = flat(folds[0].estimator)
+    steps = [*getattr(model, "steps", [])[:-1], *getattr(estimator, "steps", [])[:-1]]
+    last, fold = copy.copy(last), copy.copy(folds[0])
+    fold.estimator, last.calibrated_classifiers_ = last_of(estimator), [fold]
+    last.n_features_in_ = width_of(fold.estimator)
+    return with_steps(estimator if hasattr(estimator, "steps") else model, [*steps, ("calibrated", last)]) if steps else last
 
 
 def _check_loss(last: Any) -> None:
     """Raise ModelError for a linear model whose probabilities are no logistic function of its scores."""
     if type(last).__name__ == "SGDClassifier" and last.loss == "modified_huber":
-        found = "its probabilities are scores that are cut off at 0 and 1 (loss='modified_huber')"
-        raise ModelError(called(last), f"{found}, no logistic function; fit LogisticRegression")
+        reason = "its probabilities are scores that are cut off at 0 and 1 (loss='modified_huber')"
+        raise ModelError(called(last), f"{reason}, no logistic function; fit LogisticRegression")
 
 
 def _check_threshold(last: Any, steps: str) -> None:
@@ -132,31 +132,31 @@ def _check_threshold(last: Any, steps: str) -> None:
     if threshold is None or not hasattr(last, "estimator_") or not hasattr(last, "response_method"):
         return
     by_score = last.response_method == "decision_function" or not hasattr(last_of(last.estimator_), "predict_proba")
-    at = (0.0 if by_score else 0.5) if threshold == "auto" else float(threshold)
-    logit = _logit(last.estimator_, at, by_score=by_score)
-    favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
-    rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
-    of = "a score" if by_score else "a probability"
-    found = f"decides by a threshold of its own, {of} of {at:g}, which its conversion would leave out"
-    raise ModelError(called(last), f'{found}; pass {steps}its estimator_, and positive = "{rule}"')
+    cutoff = (0.0 if by_score else 0.5) if threshold == "auto" else float(threshold)
+    logit = _logit(last.estimator_, cutoff, by_score=by_score)
+    positive_label = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
+    rule = f"logit <= {-logit!r}" if positive_label is not None and positive_label == last.classes_[0] else f"logit >= {logit!r}"
+    quantity = "a score" if by_score else "a probability"
+    reason = f"decides by a threshold of its own, {quantity} of {cutoff:g}, which its conversion would leave out"
+    raise ModelError(called(last), f'{reason}; pass {steps}its estimator_, and positive = "{rule}"')
 
 
 def _check_calibration(last: Any, steps: str) -> None:
     """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
-    found = "calibrates probabilities in a way that is not read"
-    at = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
-    if len(last.calibrated_classifiers_) > 1 or at is None:
+    reason = "calibrates probabilities in a way that is not read"
+    crossing = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
+    if len(last.calibrated_classifiers_) > 1 or crossing is None:
         # each has fitted steps of its own; scorecards belong to theirs
-        folds = any(hasattr(one.estimator, "steps") and _bins(one.estimator) is None for one in last.calibrated_classifiers_)
-        remedy = "behind the steps, as in make_pipeline(steps, CalibratedClassifierCV(...)), or " if folds else ""
+        has_steps = any(hasattr(fold.estimator, "steps") and _bins(fold.estimator) is None for fold in last.calibrated_classifiers_)
+        remedy = "behind the steps, as in make_pipeline(steps, CalibratedClassifierCV(...)), or " if has_steps else ""
         remedy += "with ensemble=False on two classes, or pass what it calibrates, which decides otherwise"
-        raise ModelError(called(last), f"{found}; fit it {remedy}")
-    (one,) = last.calibrated_classifiers_
-    frozen = type(one.estimator).__name__ == "FrozenEstimator"
-    logit = _logit(one.estimator, at[1], by_score=hasattr(last_of(one.estimator), "decision_function"))
-    where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
-    rule = f"logit {at[0]} {logit!r}"
-    raise ModelError(called(last), f'{found}; it decides as {steps}its {where} does by positive = "{rule}"')
+        raise ModelError(called(last), f"{reason}; fit it {remedy}")
+    (calibrated,) = last.calibrated_classifiers_
+    is_frozen = type(calibrated.estimator).__name__ == "FrozenEstimator"
+    logit = _logit(calibrated.estimator, crossing[1], by_score=hasattr(last_of(calibrated.estimator), "decision_function"))
+    location = "calibrated_classifiers_[0].estimator" + (".estimator" if is_frozen else "")
+    rule = f"logit {crossing[0]} {logit!r}"
+    raise ModelError(called(last), f'{reason}; it decides as {steps}its {location} does by positive = "{rule}"')
 
 
 def _half(curve: Any) -> tuple[str, float] | None:
@@ -165,20 +165,20 @@ def _half(curve: Any) -> tuple[str, float] | None:
         return ">" if curve.a_ < 0 else "<", float(-curve.b_ / curve.a_)
     if not hasattr(curve, "X_thresholds_"):
         return None
-    x, y = (np.asarray(one, dtype=np.float64) for one in (curve.X_thresholds_, curve.y_thresholds_))
+    x, y = (np.asarray(values, dtype=np.float64) for values in (curve.X_thresholds_, curve.y_thresholds_))
     last = int((y <= 0.5).sum()) - 1
     return None if last in (-1, len(y) - 1) else (">", float(np.interp(0.5, y[last : last + 2], x[last : last + 2])))
 
 
-def _logit(within: Any, at: float, *, by_score: bool) -> float:
-    """Return the logit of an estimator's converted model where its score, or its probability, is `at`. Raises ModelError for an
+def _logit(model: Any, cut: float, *, by_score: bool) -> float:
+    """Return the logit of an estimator's converted model where its score, or its probability, is `cut`. Raises ModelError for an
     estimator that is not read, and for scores of which that says nothing."""
-    shares = read_model(convert(within), name=called(within)).link is Link.SHARES
+    shares = read_model(convert(model), name=called(model)).link is Link.SHARES
     if by_score:
         if shares:
-            raise ModelError(called(within), "shows a mean of probabilities, and a threshold of its scores says nothing about that")
-        return at
-    return at - 0.5 if shares else float(np.log(at / (1 - at))) if 0 < at < 1 else float(np.copysign(np.inf, at - 0.5))
+            raise ModelError(called(model), "shows a mean of probabilities, and a threshold of its scores says nothing about that")
+        return cut
+    return cut - 0.5 if shares else float(np.log(cut / (1 - cut))) if 0 < cut < 1 else float(np.copysign(np.inf, cut - 0.5))
 
 
 def _as_logistic(model: Any) -> Any:
@@ -191,62 +191,62 @@ def _as_logistic(model: Any) -> Any:
         return model
     from sklearn.linear_model import LogisticRegression
 
-    found = LogisticRegression()
+    logistic = LogisticRegression()
     for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
-            setattr(found, name, getattr(model, name))
-    return found
+            setattr(logistic, name, getattr(model, name))
+    return logistic
 
 
 def _check_columns(model: Any) -> None:
     """Raise ModelError for steps that change the columns in a way that conversions leave out."""
     for part in parts(model):
         if type(part).__name__ == "MaxAbsScaler" and getattr(part, "clip", False):
-            found = "cuts values off (clip=True), which its conversion does not"
-            raise ModelError(called(part), f"{found}; fit MinMaxScaler(clip=True)")
-        for name, _, chosen in getattr(part, "transformers_", ()):
-            if np.asarray(chosen).dtype == bool:
-                found = f"chooses columns by a mask ({name}), which its conversion takes for places"
-                raise ModelError(called(part), f"{found}; list their names, and fit it again")
-        for name, places in getattr(part, "_transformer_to_input_indices", {}).items():
-            listed = [int(k) for k in places]
-            if not columns.names_of(part) and listed != sorted(listed) and len(listed) == part.n_features_in_:
-                found = f"takes all columns in another order ({name}), and its conversion in theirs"
-                raise ModelError(called(part), f"{found}; list them in the table's order, or fit it on a table with names")
-        unnumbered = getattr(part, "encoded_missing_value", 0)
-        if unnumbered != unnumbered and any(known[-1] != known[-1] for known in part.categories_):
-            found = "leaves missing values without a number, and its conversion numbers them like a category"
-            raise ModelError(called(part), f"{found}; fit it with encoded_missing_value=-1, or use OneHotEncoder")
+            reason = "cuts values off (clip=True), which its conversion does not"
+            raise ModelError(called(part), f"{reason}; fit MinMaxScaler(clip=True)")
+        for name, _, selection in getattr(part, "transformers_", ()):
+            if np.asarray(selection).dtype == bool:
+                reason = f"chooses columns by a mask ({name}), which its conversion takes for places"
+                raise ModelError(called(part), f"{reason}; list their names, and fit it again")
+        for name, indices in getattr(part, "_transformer_to_input_indices", {}).items():
+            order = [int(k) for k in indices]
+            if not columns.names_of(part) and order != sorted(order) and len(order) == part.n_features_in_:
+                reason = f"takes all columns in another order ({name}), and its conversion in theirs"
+                raise ModelError(called(part), f"{reason}; list them in the table's order, or fit it on a table with names")
+        missing_code = getattr(part, "encoded_missing_value", 0)
+        if missing_code != missing_code and any(categories[-1] != categories[-1] for categories in part.categories_):
+            reason = "leaves missing values without a number, and its conversion numbers them like a category"
+            raise ModelError(called(part), f"{reason}; fit it with encoded_missing_value=-1, or use OneHotEncoder")
         if not hasattr(part, "statistics_"):
             continue
         if missing.fills_words(part) and part.add_indicator:
-            found = "marks missing words, which become categories of an encoder"
-            raise ModelError(called(part), f"{found}; fit it with add_indicator=False, or with a word of its own for missing ones")
+            reason = "marks missing words, which become categories of an encoder"
+            raise ModelError(called(part), f"{reason}; fit it with add_indicator=False, or with a word of its own for missing ones")
         if not part.keep_empty_features and any(map(missing.absent, part.statistics_.tolist())):
-            found = "drops columns that had no values when it was fitted, and its conversion does not"
-            raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
+            reason = "drops columns that had no values when it was fitted, and its conversion does not"
+            raise ModelError(called(part), f"{reason}; leave these columns out, or fit it with keep_empty_features=True")
 
 
 def scales(model: Any) -> bool:
     """Return whether an estimator has a scaler in it: it computes in float64, and its conversion in float32."""
-    return any(type(one).__name__.endswith("Scaler") for one in parts(thawed(model)))
+    return any(type(part).__name__.endswith("Scaler") for part in parts(thawed(model)))
 
 
 def _taking_zeros(model: Any) -> Any:
     """Return a model in which XGBoost models take 0 for a missing value where they are given a sparse matrix."""
-    listed = parts(model)
-    if not any(package_of(one) == "xgboost" for one in listed) or not any(map(boosting.gives_sparse, listed)):
+    estimators = parts(model)
+    if not any(package_of(estimator) == "xgboost" for estimator in estimators) or not any(map(boosting.gives_sparse, estimators)):
         return model
     model = copy.deepcopy(model)
 
-    def walk(one: Any, sparse: bool) -> None:
-        one = thawed(one)
-        if hasattr(one, "steps"):
-            walk(one.steps[-1][1], boosting.gives_sparse(one[:-1], sparse))
-        for member in members(one):
+    def walk(estimator: Any, sparse: bool) -> None:
+        estimator = thawed(estimator)
+        if hasattr(estimator, "steps"):
+            walk(estimator.steps[-1][1], boosting.gives_sparse(estimator[:-1], sparse))
+        for member in members(estimator):
             walk(member, sparse)
-        if sparse and package_of(one) == "xgboost" and one.missing != one.missing:
-            one.missing = 0.0  # another number would be missing as well, which no converter knows
+        if sparse and package_of(estimator) == "xgboost" and estimator.missing != estimator.missing:
+            estimator.missing = 0.0  # another number would be missing as well, which no converter knows
 
     walk(model, False)
     return model
@@ -263,18 +263,18 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
         custom_conversion_functions={PolynomialFeatures: polynomials.write},
     )
     count, names = width_of(model), columns.names_of(model)
-    found = kinds(model, count)
+    column_kinds = kinds(model, count)
     types = {"number": FloatTensorType, "integer": Int64TensorType, "text": StringTensorType}
     by_name = _selects(model) and bool(names)
-    if set(found) <= {"number"} and not by_name:
-        made = convert([("X", FloatTensorType([None, count]))])
-        made.graph.name = "model"
-        return columns.by_column(made, names)
+    if set(column_kinds) <= {"number"} and not by_name:
+        onnx_model = convert([("X", FloatTensorType([None, count]))])
+        onnx_model.graph.name = "model"
+        return columns.by_column(onnx_model, names)
     names = names or tuple(f"x{k}" for k in range(count))
-    initial = [(name, types[kind]([None, 1])) for name, kind in zip(names, found, strict=True)]
-    made = convert(initial)
-    made.graph.name = "model"  # the converter draws one at random
-    return columns.renamed(made, names)
+    initial = [(name, types[kind]([None, 1])) for name, kind in zip(names, column_kinds, strict=True)]
+    onnx_model = convert(initial)
+    onnx_model.graph.name = "model"  # the converter draws one at random
+    return columns.renamed(onnx_model, names)
 
 
 def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.ModelProto]) -> onnx.ModelProto:
@@ -286,11 +286,11 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model that gives a matrix and one that takes it as one model."""
-    for one in (first, second):
-        one.ir_version = max(first.ir_version, second.ir_version)
-        found = {o.domain: o.version for o in one.opset_import}
-        del one.opset_import[:]
-        one.opset_import.extend(onnx.helper.make_opsetid(domain, max(found.get(domain, 1), OPSETS[domain])) for domain in OPSETS)
+    for model in (first, second):
+        model.ir_version = max(first.ir_version, second.ir_version)
+        opsets = {o.domain: o.version for o in model.opset_import}
+        del model.opset_import[:]
+        model.opset_import.extend(onnx.helper.make_opsetid(domain, max(opsets.get(domain, 1), OPSETS[domain])) for domain in OPSETS)
     second = compose.add_prefix(second, "last/")
     joined = compose.merge_models(first, second, io_map=[(first.graph.output[0].name, second.graph.input[0].name)])
     joined.graph.name = "model"
@@ -307,21 +307,21 @@ def _selects(model: Any) -> bool:
 def kinds(step: Any, count: int) -> list[str]:
     """Return what each of the columns is that an estimator was fitted on, as its encoders know it: number, integer or text."""
     if hasattr(step, "steps"):
-        for _, one in step.steps:
-            found = kinds(one, count)
-            if set(found) != {"number"} or not (one in (None, "passthrough") or hasattr(one, "statistics_")):
-                return found
+        for _, part in step.steps:
+            column_kinds = kinds(part, count)
+            if set(column_kinds) != {"number"} or not (part in (None, "passthrough") or hasattr(part, "statistics_")):
+                return column_kinds
         return ["number"] * count
     if hasattr(step, "transformers_"):
-        found = ["number"] * count
-        for name, one, _ in step.transformers_:
-            places = [int(k) for k in step._transformer_to_input_indices.get(name, ())]
-            if places and not isinstance(one, str):
-                for place, kind in zip(places, kinds(one, len(places)), strict=True):
-                    found[place] = kind
-        return found
+        column_kinds = ["number"] * count
+        for name, part, _ in step.transformers_:
+            indices = [int(k) for k in step._transformer_to_input_indices.get(name, ())]
+            if indices and not isinstance(part, str):
+                for index, kind in zip(indices, kinds(part, len(indices)), strict=True):
+                    column_kinds[index] = kind
+        return column_kinds
     if hasattr(step, "categories_"):
-        return [columns.kind_of(known) for known in step.categories_]
+        return [columns.kind_of(categories) for categories in step.categories_]
     if hasattr(step, "statistics_"):
         return [columns.kind_of(np.asarray([value])) for value in step.statistics_]
     return ["number"] * count

@@ -29,22 +29,22 @@ def write(scope: Any, operator: Any, container: Any) -> None:
         container.add_initializer(name, kind, [len(values)], values)
         return name
 
-    def picked(name: str, columns: Integers) -> str:
+    def gather(name: str, columns: Integers) -> str:
         return add("Gather", name, constant(TensorProto.INT64, columns.tolist()), axis=1)
 
-    wanted = [tuple(np.repeat(np.arange(len(powers)), powers).tolist()) for powers in operator.raw_operator.powers_]
+    all_terms = [tuple(np.repeat(np.arange(len(powers)), powers).tolist()) for powers in operator.raw_operator.powers_]
     x = add("Cast", operator.inputs[0].full_name, to=TensorProto.FLOAT)
-    one = add("Add", add("Mul", picked(x, np.zeros(1, dtype=np.int64)), constant(TensorProto.FLOAT, [0.0])),
-              constant(TensorProto.FLOAT, [1.0]))
-    parts, below = [one], dict[Term, int]()
-    place: dict[Term, int] = {(): 0}
-    for degree in range(1, max(map(len, wanted)) + 1):
-        terms = sorted({term[:degree] for term in wanted if len(term) >= degree})
-        found = picked(x, np.array([term[-1] for term in terms]))
+    ones = add("Add", add("Mul", gather(x, np.zeros(1, dtype=np.int64)), constant(TensorProto.FLOAT, [0.0])),
+               constant(TensorProto.FLOAT, [1.0]))
+    parts, previous = [ones], dict[Term, int]()
+    position: dict[Term, int] = {(): 0}
+    for degree in range(1, max(map(len, all_terms)) + 1):
+        terms = sorted({term[:degree] for term in all_terms if len(term) >= degree})
+        product = gather(x, np.array([term[-1] for term in terms]))
         if degree > 1:
-            found = add("Mul", picked(parts[-1], np.array([below[term[:-1]] for term in terms])), found)
-        below = {term: k for k, term in enumerate(terms)}
-        place |= {term: len(place) + k for k, term in enumerate(terms)}
-        parts.append(found)
-    order = constant(TensorProto.INT64, [place[term] for term in wanted])
+            product = add("Mul", gather(parts[-1], np.array([previous[term[:-1]] for term in terms])), product)
+        previous = {term: k for k, term in enumerate(terms)}
+        position |= {term: len(position) + k for k, term in enumerate(terms)}
+        parts.append(product)
+    order = constant(TensorProto.INT64, [position[term] for term in all_terms])
     add("Gather", add("Concat", *parts, axis=1), order, output=operator.outputs[0].full_name, axis=1)

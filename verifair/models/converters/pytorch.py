@@ -25,20 +25,20 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     torch = sys.modules["torch"]
     model = getattr(model, "_orig_mod", model)  # the module in the result of torch.compile, which cannot be exported
     layers = list(model.modules())
-    widths = [one.in_features for one in layers if isinstance(one, torch.nn.Linear)]
-    if width is None and (not widths or any(isinstance(one, torch.nn.Embedding) for one in layers)):
+    widths = [layer.in_features for layer in layers if isinstance(layer, torch.nn.Linear)]
+    if width is None and (not widths or any(isinstance(layer, torch.nn.Embedding) for layer in layers)):
         missing = "an Embedding in front of the" if widths else "no"
-        what = f"{called(model)} has {missing} Linear layer that tells its input columns"
-        raise QueryError(f"model: {what}; pass read(model, columns=...)")
+        reason = f"{called(model)} has {missing} Linear layer that tells its input columns"
+        raise QueryError(f"model: {reason}; pass read(model, columns=...)")
     first = next(model.parameters(), torch.zeros(1))
     example = torch.zeros(1, widths[0] if width is None else width, dtype=first.dtype, device=first.device)
-    stored = io.BytesIO()
+    buffer = io.BytesIO()
     with modes_kept(model):
         _try(model, example, guessed=width is None)
         torch.onnx.export(  # dynamo=False: the other exporter needs one more package
-            model, (example,), stored, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
+            model, (example,), buffer, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
         )
-    return onnx.load_model_from_string(stored.getvalue())
+    return onnx.load_model_from_string(buffer.getvalue())
 
 
 def _try(model: Any, example: Any, *, guessed: bool) -> None:
@@ -47,10 +47,10 @@ def _try(model: Any, example: Any, *, guessed: bool) -> None:
         with sys.modules["torch"].no_grad():
             model.eval()(example)
     except Exception as error:  # Modules raise what they like
-        said = f"{called(model)} fails on a row of {example.shape[1]} columns ({first_line(error)[:300]})"
+        reason = f"{called(model)} fails on a row of {example.shape[1]} columns ({first_line(error)[:300]})"
         remedy = "its first Linear layer has so many: if the model takes another number, pass read(model, columns=...)"
         raise QueryError(
-            f"model: {said}{f'; {remedy}' if guessed else ''}; if it takes "
+            f"model: {reason}{f'; {remedy}' if guessed else ''}; if it takes "
             "several tensors, wrap it in a Module that takes one tensor of rows and splits it"
         ) from error
 
