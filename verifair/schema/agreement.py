@@ -40,34 +40,34 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
         return
     try:
         rows = some_rows(frame).dropna(subset=[name for name in schema.columns_filled if name in frame.columns])
-        own = _own(model, network, schema, rows) if len(rows) else None
-        if own is None:
+        expected = _own_decisions(model, network, schema, rows) if len(rows) else None
+        if expected is None:
             return
-        settled, described = schema.settled(network)
-        logits = described.judges(settled).forward(described.encode(described.raw(rows, outside="keep")))
+        resolved_model, resolved = schema.settled(network)
+        logits = resolved.judges(resolved_model).forward(resolved.encode(resolved.raw(rows, outside="keep")))
     except VerifairError:
         return
-    ours = (logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0]) == bool(described.good)
-    other = np.flatnonzero(ours != own)
-    if not len(other):
+    decided = (logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0]) == bool(resolved.good)
+    differing = np.flatnonzero(decided != expected)
+    if not len(differing):
         return
-    at, words = int(other[0]), described.class_names
-    found = (
-        f"{len(other):,} of {len(rows):,} rows of the table are decided otherwise, as the schema reads them, than the object "
-        f"itself predicts; the first is row {rows.index[at]}, {words[int(ours[at] == bool(described.good))]!r} in place of "
-        f"{words[int(own[at] == bool(described.good))]!r}"
+    first, names = int(differing[0]), resolved.class_names
+    message = (
+        f"{len(differing):,} of {len(rows):,} rows of the table are decided otherwise, as the schema reads them, than the object "
+        f"itself predicts; the first is row {rows.index[first]}, {names[int(decided[first] == bool(resolved.good))]!r} in place of "
+        f"{names[int(expected[first] == bool(resolved.good))]!r}"
     )
     scaled_trees = network.of_trees and scales(model)  # `compare` has checked these
-    if len(other) > max(RARE * len(rows), FEW) and not scaled_trees:
-        raise ModelError(called(model), f"{found}; {REMEDY}")
-    warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=3)
+    if len(differing) > max(RARE * len(rows), FEW) and not scaled_trees:
+        raise ModelError(called(model), f"{message}; {REMEDY}")
+    warnings.warn(f"{called(model)}: {message}. Proofs are about the model as it is read", ImportDifference, stacklevel=3)
 
 
-def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:
+def _own_decisions(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:
     """Return (N,) True for rows that an object's own predictions favour; None if it cannot predict for this table."""
     names, rule = names_of(model), schema.outcome
-    given: Any = named_columns(rows, names)
-    if given is None:
+    inputs: Any = named_columns(rows, names)
+    if inputs is None:
         return None
     if not names:
         if any(feature.scale is not None for feature in schema.features):  # the object takes what was made of the table
@@ -75,11 +75,11 @@ def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Bool
         columns = [name for name in rows.columns if name != schema.label]
         if len(columns) != getattr(model, "n_features_in_", len(columns)):
             return None
-        given = rows[columns].to_numpy()
-    named = len(getattr(model, "classes_", ())) > 0 and (rule.of == "class" or rule.plain)
+        inputs = rows[columns].to_numpy()
+    by_class = len(getattr(model, "classes_", ())) > 0 and (rule.of == "class" or rule.plain)
     try:
-        classes = predicted_classes(model, given) if named else None
-        values = None if named else predictions(model, given)
+        classes = predicted_classes(model, inputs) if by_class else None
+        values = None if by_class else predictions(model, inputs)
     except Exception:  # objects may raise anything for a table that is not theirs; verifair's own code stands outside
         return None
     if values is not None:

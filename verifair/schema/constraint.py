@@ -48,38 +48,38 @@ def _conditions(value: Any) -> Any:
         return None
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"found {schema_file.shown(value)}, expected conditions such as {{ feature = value }}, at least one")
-    found, lines = {}, []
-    for name, given in value.items():
+    conditions, lines = {}, []
+    for name, entry in value.items():
         try:
-            found[str(name)] = _condition(given)
+            conditions[str(name)] = _condition(entry)
         except ValueError as error:
             lines.append(f"feature {name!r}: {error}")
     if lines:
         raise ValueError("\n".join(lines))
-    return found
+    return conditions
 
 
-def _condition(given: Any) -> Condition:
-    if isinstance(given, Range):
-        return given
-    if isinstance(given, Mapping):
-        for key in given:
+def _condition(entry: Any) -> Condition:
+    if isinstance(entry, Range):
+        return entry
+    if isinstance(entry, Mapping):
+        for key in entry:
             if key not in ("low", "high"):
                 raise ValueError(f"{key}: unknown key of a range; known are low and high")
-        ends = {key: end for key, end in given.items() if end is not None}
-        if not ends:
+        bounds = {key: end for key, end in entry.items() if end is not None}
+        if not bounds:
             raise ValueError("the range has no end; give low, high, or both")
-        for key, end in ends.items():
+        for key, end in bounds.items():
             if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(number(end)):
                 raise ValueError(f"{key} = {schema_file.shown(end)} is no finite number; correct it, or leave this end out")
-        return Range(**{key: float(end) for key, end in ends.items()})
-    values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        return Range(**{key: float(end) for key, end in bounds.items()})
+    values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
     if not values:
         raise ValueError("[] lists no value; name at least one, or drop the feature")
     for value in values:
         if not isinstance(value, (str, Real)):
-            found = schema_file.shown(value)
-            raise ValueError(f"{found} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
+            shown = schema_file.shown(value)
+            raise ValueError(f"{shown} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
     return tuple(number(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
 
 
@@ -161,14 +161,14 @@ def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
             f"it takes {count} boxes, at most {MAX_BOXES} are accepted; put categories that belong together next to each other, "
             "or use ranges"
         )
-    boxes = [dict(zip(family, ends, strict=True)) for family in families for ends in product(*family.values())]
+    boxes = [dict(zip(family, combination, strict=True)) for family in families for combination in product(*family.values())]
     if not boxes:
         raise SchemaError("it forbids nothing: `then` always holds where `if` does; correct or drop it")
     lower, upper = np.full((2, len(boxes), len(features)), [[[-inf]], [[inf]]])
     for k, box in enumerate(boxes):
         for v, (low, high) in box.items():
-            first, last = _limits(features[v])
-            if low > first or high < last:
+            lowest, highest = _limits(features[v])
+            if low > lowest or high < highest:
                 lower[k, v], upper[k, v] = low, high
     if (np.isinf(lower) & np.isinf(upper)).all(axis=1).any():
         raise SchemaError("it forbids every row: its conditions hold everywhere; correct or drop it")
@@ -178,17 +178,17 @@ def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
 def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], lines: list[str]) -> dict[int, list[Interval]]:
     """Return raw intervals by position of the feature; problems are added to `lines`."""
     names = [feature.name for feature in features]
-    found = {}
+    result = {}
     for name, condition in conditions.items():
         if name not in names:
             lines.append(f"there is no feature {name!r} in the schema; {nearest(name, names)}")
             continue
         try:
             feature = features[names.index(name)]
-            found[names.index(name)] = _intervals(feature, condition)
+            result[names.index(name)] = _intervals(feature, condition)
         except SchemaError as error:
             lines.append(str(error))
-    return found
+    return result
 
 
 def _intervals(feature: Feature, condition: Condition) -> list[Interval]:
@@ -237,9 +237,9 @@ def _complement(feature: Feature, intervals: list[Interval]) -> list[Interval]:
     return [(low, high) for low, high in zip(starts, ends, strict=True) if max(low, first) <= min(high, last)]
 
 
-def _common(one: list[Interval], other: list[Interval]) -> list[Interval]:
-    both = [(max(a, c), min(b, d)) for (a, b), (c, d) in product(one, other)]
-    return [(low, high) for low, high in both if low <= high]
+def _common(left: list[Interval], right: list[Interval]) -> list[Interval]:
+    overlaps = [(max(a, c), min(b, d)) for (a, b), (c, d) in product(left, right)]
+    return [(low, high) for low, high in overlaps if low <= high]
 
 
 def _step(feature: Feature, value: float, direction: int) -> float:
@@ -260,16 +260,16 @@ def nothing_left(domain: Domain) -> bool:
     if forbidden is None:
         return False
     next_up = np.where(domain.integer, forbidden.upper + 1, np.nextafter(forbidden.upper, inf))
-    stack, seen = [domain.lower], set[bytes]()
+    stack, visited = [domain.lower], set[bytes]()
     while stack:
         corner: Array = stack.pop()
-        hit = np.flatnonzero(((corner >= forbidden.lower) & (corner <= forbidden.upper)).all(axis=1))
-        if not len(hit) or len(seen) > MAX_STEPS:
+        containing = np.flatnonzero(((corner >= forbidden.lower) & (corner <= forbidden.upper)).all(axis=1))
+        if not len(containing) or len(visited) > MAX_STEPS:
             return False
-        for v in np.flatnonzero(next_up[hit[0]] <= domain.upper):
+        for v in np.flatnonzero(next_up[containing[0]] <= domain.upper):
             raised = corner.copy()
-            raised[v] = next_up[hit[0], v]
-            if raised.tobytes() not in seen:
-                seen.add(raised.tobytes())
+            raised[v] = next_up[containing[0], v]
+            if raised.tobytes() not in visited:
+                visited.add(raised.tobytes())
                 stack.append(raised)
     return True

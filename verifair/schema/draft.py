@@ -31,18 +31,18 @@ def draft(
 def noted(schema: Schema, frame: pd.DataFrame) -> str:
     """Return TOML text of a schema that was drafted from a table, with a comment on every guess."""
     notes = {feature.name: _note(feature) for feature in schema.features}
-    every = (missing(frame, set(notes) - set(schema.missing)), gathered(frame, schema.features), spread(frame, list(notes)))
-    for column, said in (item for found in every for item in found.items()):
-        notes[column] += f"\n# {said}"
+    groups = (missing(frame, set(notes) - set(schema.missing)), gathered(frame, schema.features), spread(frame, list(notes)))
+    for column, reason in (item for group in groups for item in group.items()):
+        notes[column] += f"\n# {reason}"
     numbers = row_numbers(frame, [name for name in map(str, frame.columns) if name != schema.label])
-    for column, said in numbers.items():
+    for column, reason in numbers.items():
         if column in notes:
-            notes[column] += f"\n# check: it {said}; drop it unless the model takes it, and then fit the model without it"
-    out = [f"# check: column {column!r} {said}, and is left out" for column, said in numbers.items() if column not in notes]
+            notes[column] += f"\n# check: it {reason}; drop it unless the model takes it, and then fit the model without it"
+    omitted = [f"# check: column {column!r} {reason}, and is left out" for column, reason in numbers.items() if column not in notes]
     lines = [
         f"{DRAFTED} The order of the features must be the order of the network's input columns: check it first,",
         '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
-        *out,
+        *omitted,
     ]
     for line in schema.dumps().splitlines():
         lines.append(line)

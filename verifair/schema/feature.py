@@ -116,34 +116,34 @@ class Feature(schema_file.SchemaPart):
         if self.range is None:
             return f"a {self.kind} feature needs range = [low, high] in raw units"
         low, high = self.range
-        written = f"range = [{low:g}, {high:g}]"
+        bounds = f"range = [{low:g}, {high:g}]"
         if low > high:
-            return f"{written} is reversed; write [{high:g}, {low:g}]"
+            return f"{bounds} is reversed; write [{high:g}, {low:g}]"
         if self.scale == "minmax" and low == high:
-            return f'scale = "minmax" divides by zero on {written}; use scale = "none"'
+            return f'scale = "minmax" divides by zero on {bounds}; use scale = "none"'
         if self.kind == "integer" and not (low.is_integer() and high.is_integer()):
-            return f"{written} of an integer feature must have whole ends"
+            return f"{bounds} of an integer feature must have whole ends"
         if self.kind == "integer" and (max(-low, high) > EXACT or high - low >= EXACT):  # so that their number is exact, too
-            return f"{written} is too wide: whole numbers are exact up to 2**53 only; count in a larger unit"
+            return f"{bounds} is too wide: whole numbers are exact up to 2**53 only; count in a larger unit"
         offset, scale = self.affine
         if high - low == np.inf or not max(abs(low - offset), abs(high - offset)) / scale <= LARGEST:
-            return f"{written} leaves the range of float32 after scaling, or float64's; count in a larger unit or use another scale"
+            return f"{bounds} leaves the range of float32 after scaling, or float64's; count in a larger unit or use another scale"
         return None
 
     def _problem_of_category(self) -> str | None:
         if not self.categories:
             return f"a {self.kind} feature needs categories = [...] in code order"
-        if twice := repeated(self.categories):
-            return f"categories repeat {', '.join(twice)}; each may stand once"
-        for one, others in (self.moves or {}).items():
-            unknown = [name for name in (one, *others) if name not in self.categories]
+        if duplicates := repeated(self.categories):
+            return f"categories repeat {', '.join(duplicates)}; each may stand once"
+        for source, targets in (self.moves or {}).items():
+            unknown = [name for name in (source, *targets) if name not in self.categories]
             if unknown:
                 return f"moves name {', '.join(unknown)}, not one of its categories {', '.join(self.categories)}; correct the name"
         if self.range is not None or self.scale != "none" or self.unit is not None:
             return f"range, scale and unit belong to numbers, not to a {self.kind} feature; drop them"
         if self.dropped is not None and (self.kind != "one-hot" or self.dropped not in self.categories or len(self.categories) < 2):
-            found = f"dropped = {schema_file.shown(self.dropped)} of a {self.kind} feature with {listed(self.categories)}"
-            return f"{found}: expected one of two or more categories of a one-hot feature, each other of which has a column"
+            declared = f"dropped = {schema_file.shown(self.dropped)} of a {self.kind} feature with {listed(self.categories)}"
+            return f"{declared}: expected one of two or more categories of a one-hot feature, each other of which has a column"
         if self.missing not in (None, *self.categories):
             return f"missing = {schema_file.shown(self.missing)} is none of its categories {listed(self.categories)}; correct it"
         if self.codes is None:
@@ -191,7 +191,7 @@ class Feature(schema_file.SchemaPart):
 
     def raw_value(self, value: Any) -> float:
         """Return one raw value from a category name or a number. Raises SchemaError."""
-        place = f"feature {self.name!r}: {schema_file.shown(value)}"
+        prefix = f"feature {self.name!r}: {schema_file.shown(value)}"
         if self.categories is not None:
             name = text(value)
             if name in self.categories:
@@ -199,16 +199,16 @@ class Feature(schema_file.SchemaPart):
             codes = [text(code) for code in self.codes or range(len(self.categories))]
             if name in codes and self.read_by_code:
                 return float(codes.index(name))
-            raise SchemaError(f"{place} is {self.unknown(name)}; correct it, or add the category to the schema")
+            raise SchemaError(f"{prefix} is {self.unknown(name)}; correct it, or add the category to the schema")
         try:
-            found = number(value)
+            raw = number(value)
         except (TypeError, ValueError):
-            raise SchemaError(f"{place} is not a number, and the feature is {self.kind} (a range is written 6:24)") from None
-        if not np.isfinite(found):
-            raise SchemaError(f"{place} is not finite; give a number within its range")
-        if self.kind == "integer" and not found.is_integer():
-            raise SchemaError(f"{place} is not a whole number, and the feature is integer")
-        return found
+            raise SchemaError(f"{prefix} is not a number, and the feature is {self.kind} (a range is written 6:24)") from None
+        if not np.isfinite(raw):
+            raise SchemaError(f"{prefix} is not finite; give a number within its range")
+        if self.kind == "integer" and not raw.is_integer():
+            raise SchemaError(f"{prefix} is not a whole number, and the feature is integer")
+        return raw
 
     @property
     def read_by_code(self) -> bool:
@@ -222,6 +222,6 @@ class Feature(schema_file.SchemaPart):
     def unknown(self, found: str) -> str:
         """Return the message about an unknown category."""
         categories = self.categories or ()
-        close = closest(found, categories)
-        hint = f"did you mean {close!r}? Known are " if close is not None else "known are "
+        suggestion = closest(found, categories)
+        hint = f"did you mean {suggestion!r}? Known are " if suggestion is not None else "known are "
         return f"an unknown category; {hint}{listed(categories)}"

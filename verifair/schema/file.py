@@ -43,8 +43,8 @@ def read(path: str | Path, what: str = "a schema") -> str:
 
 def loaded(text: str, name: str, what: str) -> dict[str, Any]:
     """Return the content of TOML text. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
-    if (long := _LONG_KEY.search(text)) is not None:
-        line = text.count("\n", 0, long.start()) + 1
+    if (long_key := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, long_key.start()) + 1
         raise SchemaError(f"{name}: line {line}: a key of more than {MAX_PARTS} parts; {what} has sections of keys, no more")
     try:
         return tomllib.loads(text)
@@ -63,8 +63,8 @@ def shown(value: Any) -> str:
 def with_name(error: Exception, name: str) -> str:
     """Return the problems of a file, one a line that begins with its name, up to MOST_LINES."""
     lines = str(error).splitlines()
-    more = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
-    return "\n".join(f"{name}: {line[:LONGEST_LINE]}" for line in (*lines[:MOST_LINES], *more))
+    rest = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
+    return "\n".join(f"{name}: {line[:LONGEST_LINE]}" for line in (*lines[:MOST_LINES], *rest))
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -96,18 +96,18 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     constraint."""
     if not isinstance(value, (list, tuple)):
         return value
-    found, lines = [], []
+    result, lines = [], []
     for number, content in enumerate(value, start=1):
         if not isinstance(content, (Mapping, kind)):
             lines.append(f"{word} number {number}: found {shown(content)}, expected a [[{word}]] section")
             continue
         try:
-            found.append(content if isinstance(content, kind) else kind.model_validate(content))
+            result.append(content if isinstance(content, kind) else kind.model_validate(content))
         except SchemaError as error:
             lines += str(error).replace(f"{word} without a name: ", f"{word} number {number}: ").splitlines()
     if lines:
         raise ValueError("\n".join(lines))
-    return found
+    return result
 
 
 class SchemaPart(BaseModel):
@@ -123,15 +123,15 @@ class SchemaPart(BaseModel):
     @classmethod
     def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         try:
-            found = handler(data)
-            lines = (found.flaw() or "").splitlines()
+            model = handler(data)
+            lines = (model.flaw() or "").splitlines()
         except ValidationError as error:
             lines = list(problems(error, cls, cls.KNOWN))
         if not lines:
-            return found
+            return model
         name = data.get("name") if isinstance(data, Mapping) else None
-        place = (f"{cls.WORD} {name!r}: " if name else f"{cls.WORD} without a name: ") if cls.WORD else ""
-        raise SchemaError("\n".join(place + line for line in lines))
+        prefix = (f"{cls.WORD} {name!r}: " if name else f"{cls.WORD} without a name: ") if cls.WORD else ""
+        raise SchemaError("\n".join(prefix + line for line in lines))
 
     def flaw(self) -> str | None:
         """Return why fields that are valid by themselves do not fit together, or None."""
@@ -146,25 +146,25 @@ def problems(error: ValidationError, kind: type[BaseModel], known: Sequence[str]
     known = known or [field.alias or name for name, field in kind.model_fields.items()]
     for problem in error.errors():
         tags = ("word", "affine")
-        where = ".".join(str(part) for part in problem["loc"] if part not in tags)
-        given = problem["input"]
+        key = ".".join(str(part) for part in problem["loc"] if part not in tags)
+        value = problem["input"]
         match problem["type"]:
             case "extra_forbidden":
-                yield f"{where}: unknown key; {nearest(where, known)}"
+                yield f"{key}: unknown key; {nearest(key, known)}"
             case "missing":
-                yield f"{where}: is missing; add it"
-            case "value_error" if not where or where in ("features", "constraints"):
+                yield f"{key}: is missing; add it"
+            case "value_error" if not key or key in ("features", "constraints"):
                 yield from str(problem["ctx"]["error"]).splitlines()
-            case "too_short" if where == "features":
+            case "too_short" if key == "features":
                 yield "there is no feature; describe each input column in a [[feature]] section"
             case "value_error":
                 for line in str(problem["ctx"]["error"]).splitlines():
-                    yield f"{where}: {line}"
-            case one if one in RANGES:
-                yield f"{where} = {shown(given)}, expected {expected(problem, kind)}"
+                    yield f"{key}: {line}"
+            case error_type if error_type in RANGES:
+                yield f"{key} = {shown(value)}, expected {expected(problem, kind)}"
             case _:
                 text = problem["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
-                yield f"{where}: {text}, found {shown(given)}"
+                yield f"{key}: {text}, found {shown(value)}"
 
 
 RANGES = {"greater_than_equal": "ge", "greater_than": "gt", "less_than_equal": "le", "less_than": "lt"}
@@ -174,23 +174,23 @@ ENDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
 
 def expected(problem: Any, kind: type[BaseModel]) -> str:
     """Return the whole range of a field of `kind` that a value lies outside of, and its default as an example."""
-    field = next((one for name, one in kind.model_fields.items() if problem["loc"][:1] in ((name,), (one.alias,))), None)
+    field = next((f for name, f in kind.model_fields.items() if problem["loc"][:1] in ((name,), (f.alias,))), None)
     marks = list(_marks(field))
-    ends = {end: getattr(one, end) for end in ENDS for one in marks if isinstance(getattr(one, end, None), (int, float))}
-    passed = RANGES[problem["type"]]
-    if ends.get(passed) != problem["ctx"][passed]:  # the range belongs to another model within the field
-        marks, ends = [], {passed: problem["ctx"][passed]}
-    words = " and ".join(f"{ENDS[end]} {value:.10g}" for end, value in ends.items())
-    if set(ends) == {"ge", "le"}:
-        words = f"from {ends['ge']:.10g} to {ends['le']:.10g}"
+    bounds = {end: getattr(mark, end) for end in ENDS for mark in marks if isinstance(getattr(mark, end, None), (int, float))}
+    limit = RANGES[problem["type"]]
+    if bounds.get(limit) != problem["ctx"][limit]:  # the range belongs to another model within the field
+        marks, bounds = [], {limit: problem["ctx"][limit]}
+    text = " and ".join(f"{ENDS[end]} {value:.10g}" for end, value in bounds.items())
+    if set(bounds) == {"ge", "le"}:
+        text = f"from {bounds['ge']:.10g} to {bounds['le']:.10g}"
     default = field.default if field is not None and marks else None
     example = default[0] if isinstance(default, tuple) and default else default
-    such = f", such as {example:.10g}" if isinstance(example, (int, float)) else ""
-    return f"a {'whole ' if int in marks and float not in marks else ''}number {words}{such}"
+    example_text = f", such as {example:.10g}" if isinstance(example, (int, float)) else ""
+    return f"a {'whole ' if int in marks and float not in marks else ''}number {text}{example_text}"
 
 
 def _marks(kind: Any) -> Iterator[Any]:
     """Yield a type, its parts, and the annotations of all of them."""
     yield kind
-    for one in (kind.annotation, *kind.metadata) if isinstance(kind, FieldInfo) else get_args(kind):
-        yield from _marks(one)
+    for part in (kind.annotation, *kind.metadata) if isinstance(kind, FieldInfo) else get_args(kind):
+        yield from _marks(part)

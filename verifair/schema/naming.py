@@ -10,12 +10,12 @@ from typing import Any
 
 def beside(ours: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return verifair's columns for a table with columns of these names: one with the same name becomes `decision (verifair)`."""
-    out: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in ours.items():
-        while name in names or name in out:
+        while name in names or name in columns:
             name += " (verifair)"
-        out[name] = value
-    return out
+        columns[name] = value
+    return columns
 
 
 def assignment(text: str) -> tuple[str, str, str]:
@@ -32,7 +32,7 @@ def assigned(name: str, value: str) -> str:
 
 def unquoted(name: str, known: Iterable[object]) -> str:
     """Return a hint for quotes if `name` is the part of a known name before its sign =, else nothing."""
-    meant = next((str(one) for one in known if str(one).startswith(f"{name}=")), None)
-    if meant is None:
+    full_name = next((str(known_name) for known_name in known if str(known_name).startswith(f"{name}=")), None)
+    if full_name is None:
         return ""
-    return f"; on the command line a name with = stands in double quotes: {quote(assigned(meant, '...'))}"
+    return f"; on the command line a name with = stands in double quotes: {quote(assigned(full_name, '...'))}"

@@ -42,22 +42,22 @@ class PositiveRule:
     @classmethod
     def parse(cls, text: str) -> PositiveRule:
         """Return the rule in a text. Raises SchemaError."""
-        given = text.strip()
-        if (found := COMPARED.fullmatch(given)) is not None:
+        stripped = text.strip()
+        if (match := COMPARED.fullmatch(stripped)) is not None:
             try:
-                at = float(found[3])
+                threshold = float(match[3])
             except ValueError:
-                at = np.nan
-            if not np.isfinite(at):
-                raise SchemaError(f"positive = {text!r}: {found[3]} is no number; {EXPECTED}")
-            return cls(of=found[1], operator=found[2], at=at + 0.0)  # no negative zero
-        if (found := LISTED.fullmatch(given)) is not None:
-            named = tuple(one.strip() for one in found[1].split(","))
-            if len(set(named)) < len(named) or "" in named:
+                threshold = np.nan
+            if not np.isfinite(threshold):
+                raise SchemaError(f"positive = {text!r}: {match[3]} is no number; {EXPECTED}")
+            return cls(of=match[1], operator=match[2], at=threshold + 0.0)  # no negative zero
+        if (match := LISTED.fullmatch(stripped)) is not None:
+            names = tuple(name.strip() for name in match[1].split(","))
+            if len(set(names)) < len(names) or "" in names:
                 raise SchemaError(f"positive = {text!r}: a class is missing, or named twice; {EXPECTED}")
-            return cls(of="class", operator="in", named=named)
-        if (found := CLASS.fullmatch(given)) is not None:
-            return cls(of="class", operator=found[1], named=(found[2].strip(),))
+            return cls(of="class", operator="in", named=names)
+        if (match := CLASS.fullmatch(stripped)) is not None:
+            return cls(of="class", operator=match[1], named=(match[2].strip(),))
         raise SchemaError(f"positive = {text!r}: {EXPECTED}")
 
     def __str__(self) -> str:
@@ -113,12 +113,12 @@ class PositiveRule:
     def favoured(self, classes: int) -> tuple[int, ...]:
         """Return the favourable ones of so many classes; names must be numbers by now. Raises SchemaError for none, or all."""
         numbers = [int(name) for name in self.named]
-        ends = {"=": (numbers[0], numbers[0] + 1), ">=": (numbers[0], classes), ">": (numbers[0] + 1, classes),
-                "<=": (0, numbers[0] + 1), "<": (0, numbers[0])}  # fmt: skip
-        found = tuple(sorted(set(numbers))) if self.operator == "in" else tuple(range(*ends[self.operator]))
-        if max(numbers) >= classes or not 0 < len(found) < classes:
+        ranges = {"=": (numbers[0], numbers[0] + 1), ">=": (numbers[0], classes), ">": (numbers[0] + 1, classes),
+                  "<=": (0, numbers[0] + 1), "<": (0, numbers[0])}  # fmt: skip
+        favourable = tuple(sorted(set(numbers))) if self.operator == "in" else tuple(range(*ranges[self.operator]))
+        if max(numbers) >= classes or not 0 < len(favourable) < classes:
             raise SchemaError(f'positive = "{self}": expected some of the model\'s classes 0 to {classes - 1}, and not all')
-        return found
+        return favourable
 
     def favourable(self, classes: Integers) -> Booleans:
         """Return (N,) True for favourable ones of classes (N,) of the model as it was read."""
@@ -145,9 +145,9 @@ class PositiveRule:
         if whole.outputs > 1:
             raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
         if self.of == "value" and whole.link is not Link.IDENTITY:
-            of = "the probability less 1/2" if whole.link is Link.SHARES else "the log-odds of the probability"
+            quantity = "the probability less 1/2" if whole.link is Link.SHARES else "the log-odds of the probability"
             text = f'the model gives probabilities, and decisions are about its logit; write positive = "logit {self.operator} T"'
-            raise SchemaError(f'positive = "{self}": {text}, T for {of}')
+            raise SchemaError(f'positive = "{self}": {text}, T for {quantity}')
         return Threshold(at=self.at, below=self.operator in ("<", ">="))
 
     @staticmethod
@@ -163,8 +163,8 @@ class PositiveRule:
         """
         whole = self.fitting(model)
         if self.of == "class" and whole.outputs > 2:
-            chosen = self.favoured(whole.outputs)
-            group = chosen if self.good else tuple(k for k in range(whole.outputs) if k not in chosen)
+            favourable = self.favoured(whole.outputs)
+            group = favourable if self.good else tuple(k for k in range(whole.outputs) if k not in favourable)
             return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES)
         if odds and self.of == "value":
             remedy = "ask how far the value itself moves (certify --epsilon, --maximise), or whether decisions flip"

@@ -51,17 +51,17 @@ def raw_column(frame: pd.DataFrame, feature: Feature, *, unknown: Literal["error
     """
     if feature.source not in frame.columns and any(name in frame.columns for name in block_of(feature)):
         return _from_block(frame, feature)
-    named = next((f'; if its category {word!r} stands for them, write missing = "{word}" in the schema'
-                  for word in feature.categories or () if word in MISSING), "")  # fmt: skip
-    column = _column(frame, feature.source, f"feature {feature.name!r}", gaps=feature.missing is not None, remedy=named)
+    remedy = next((f'; if its category {word!r} stands for them, write missing = "{word}" in the schema'
+                   for word in feature.categories or () if word in MISSING), "")  # fmt: skip
+    column = _column(frame, feature.source, f"feature {feature.name!r}", gaps=feature.missing is not None, remedy=remedy)
     if feature.categories is None:
         return _numbers(column, feature)
     if feature.missing is None:
         return _indices(column, feature, unknown)
-    some = column.notna().to_numpy()
-    found = np.full(len(column), float(feature.categories.index(feature.missing)))
-    found[some] = _indices(column[some].infer_objects(), feature, unknown)
-    return found
+    present = column.notna().to_numpy()
+    indices = np.full(len(column), float(feature.categories.index(feature.missing)))
+    indices[present] = _indices(column[present].infer_objects(), feature, unknown)
+    return indices
 
 
 def labels(
@@ -74,37 +74,37 @@ def labels(
     Raises DataError for labels that are none of these, or seem to be missing.
     """
     column = _column(frame, label, "label")
-    place, own = _factor(column, f"label {label!r}")
-    known = own if names is None else sorted(names)
+    positions, distinct = _factor(column, f"label {label!r}")
+    all_names = distinct if names is None else sorted(names)
     if positive is None and classes:
-        unknown = [name for name in known if name not in classes]
+        unknown = [name for name in all_names if name not in classes]
         if not unknown:
-            return np.asarray(np.array([list(classes).index(name) for name in own], dtype=np.int64)[place])
-        if not all(name.isdecimal() for name in known):
+            return np.asarray(np.array([list(classes).index(name) for name in distinct], dtype=np.int64)[positions])
+        if not all(name.isdecimal() for name in all_names):
             raise DataError(
                 f"label {label!r} holds {unknown[0]!r}, the schema's classes are {listed(list(classes))}; correct one of the two"
             )
     if positive is None:
-        numbers = numeric(pd.Series(own, dtype=object))
+        numbers = numeric(pd.Series(distinct, dtype=object))
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
             raise DataError(
-                f"label {label!r} holds {listed(sorted(known))}, not class numbers 0, 1, ...; name the positive value in the "
+                f"label {label!r} holds {listed(sorted(all_names))}, not class numbers 0, 1, ...; name the positive value in the "
                 "schema: positive_label = ..."
             )
-        return np.asarray(numbers[place], dtype=np.int64)
+        return np.asarray(numbers[positions], dtype=np.int64)
     # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
-    if positive not in known and len(known) > 1:
+    if positive not in all_names and len(all_names) > 1:
         raise DataError(
-            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(known))}; correct the schema's "
+            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(all_names))}; correct the schema's "
             "positive_label"
         )
-    unsaid = [name for name in known if name.casefold() in UNSAID]
-    if unsaid and len(known) - len(unsaid) > 1:
+    unsaid = [name for name in all_names if name.casefold() in UNSAID]
+    if unsaid and len(all_names) - len(unsaid) > 1:
         raise DataError(
             f"label {label!r}: some rows hold {unsaid[0]!r}, which seems to stand for no value, and would count as not "
             f"{positive!r}; leave these cells empty and the rows out (--missing drop), or give the label another name"
         )
-    return np.asarray(np.array([name == positive for name in own], dtype=np.int64)[place])
+    return np.asarray(np.array([name == positive for name in distinct], dtype=np.int64)[positions])
 
 
 def label_names(frame: pd.DataFrame, label: str) -> set[str]:
@@ -125,58 +125,58 @@ def label_values(frame: pd.DataFrame, label: str) -> Array:
     return numbers
 
 
-def _column(frame: pd.DataFrame, name: str, what: str, *, gaps: bool = False, remedy: str = "") -> pd.Series:
+def _column(frame: pd.DataFrame, name: str, subject: str, *, gaps: bool = False, remedy: str = "") -> pd.Series:
     """Return a column of a table.   gaps: cells may be empty.   remedy: a further remedy for empty cells.
 
     Raises DataError if there is no such column, or if it lacks values.
     """
-    known = [str(column) for column in frame.columns]
+    columns = [str(column) for column in frame.columns]
     if name not in frame.columns:
-        hint = f"it has {listed(known)}"
-        if (close := closest(name, known)) is not None:
-            hint = f'did you mean {close!r}? Then name it in the schema: {"label" if what == "label" else "column"} = "{close}"'
-        raise DataError(f"{what}: the table has no column {name!r}; {hint}")
+        hint = f"it has {listed(columns)}"
+        if (match := closest(name, columns)) is not None:
+            hint = f'did you mean {match!r}? Then name it in the schema: {"label" if subject == "label" else "column"} = "{match}"'
+        raise DataError(f"{subject}: the table has no column {name!r}; {hint}")
     column = frame[name]
     if isinstance(column, pd.DataFrame):
-        raise DataError(f"{what}: the table has {column.shape[1]} columns {name!r}; give each its own name")
+        raise DataError(f"{subject}: the table has {column.shape[1]} columns {name!r}; give each its own name")
     missing = np.flatnonzero(column.isna().to_numpy())
     if len(missing) and not gaps:
         raise DataError(
-            f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
+            f"{subject}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
             f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent; in an "
             f'audit file under [data]: missing = "drop"; in Python: missing="drop" of vf.audit, or dropna, fillna){remedy}'
         )
     return column
 
 
-def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
+def _factor(column: pd.Series, subject: str) -> tuple[Integers, list[str]]:
     """Return for each row the position of its value among the distinct values, and these as text."""
     try:
-        place, distinct = pd.factorize(column)
+        positions, distinct = pd.factorize(column)
     except TypeError:
-        raise DataError(f"{what}: the cells hold lists or other compound values, expected one name or number in each") from None
-    return np.asarray(place, dtype=np.int64), [text(value) for value in distinct]
+        raise DataError(f"{subject}: the cells hold lists or other compound values, expected one name or number in each") from None
+    return np.asarray(positions, dtype=np.int64), [text(value) for value in distinct]
 
 
 def _indices(column: pd.Series, feature: Feature, when_unknown: Literal["error", "nan"]) -> Array:
     """Return category indices (N,), from names, or from codes in a column of numbers if no category's name is a number."""
     categories = feature.categories or ()
-    place, names = _factor(column, f"feature {feature.name!r}")
+    positions, names = _factor(column, f"feature {feature.name!r}")
     index = {name: float(k) for k, name in enumerate(categories)}
     unknown = np.array([name not in index for name in names], dtype=bool)
     if not unknown.any():
-        return np.asarray(np.array([index[name] for name in names], dtype=float)[place])
+        return np.asarray(np.array([index[name] for name in names], dtype=float)[positions])
     if holds_numbers(column) and feature.read_by_code:
         first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
         numbers = _numbers(column, feature)
         return (numbers - first) / step  # codes of no category are outside the domain: `inside` finds them
     if when_unknown == "nan":
-        return np.asarray(np.array([index.get(name, np.nan) for name in names], dtype=float)[place])
-    row = int(np.argmax(unknown[place]))
-    found = names[place[row]]
-    what = f"feature {feature.name!r}: row {column.index[row]} holds {_cell(column.iloc[row])}"
+        return np.asarray(np.array([index.get(name, np.nan) for name in names], dtype=float)[positions])
+    row = int(np.argmax(unknown[positions]))
+    name = names[positions[row]]
+    cell = f"feature {feature.name!r}: row {column.index[row]} holds {_cell(column.iloc[row])}"
     raise DataError(
-        f"{what}, {feature.unknown(found)}; correct the data, add the category to the schema, or leave such rows out ({LEAVE_OUT})"
+        f"{cell}, {feature.unknown(name)}; correct the data, add the category to the schema, or leave such rows out ({LEAVE_OUT})"
     )
 
 
@@ -212,50 +212,50 @@ def no_feature(column: pd.Series) -> str | None:
 
 
 def _numbers(column: pd.Series, feature: Feature) -> Array:
-    what = f"feature {feature.name!r}"
+    name = f"feature {feature.name!r}"
     if no_feature(column) is not None:
-        raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
+        raise DataError(f"{name}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
     numbers = numeric(column)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
-            f"{what}: row {column.index[bad[0]]} holds {_cell(column.iloc[bad[0]])}, expected a finite number; correct the data, "
+            f"{name}: row {column.index[bad[0]]} holds {_cell(column.iloc[bad[0]])}, expected a finite number; correct the data, "
             "or declare the feature categorical"
         )
     if feature.kind != "real":
         bad = np.flatnonzero(numbers != np.floor(numbers))
         if len(bad):
             remedy = 'round the data, or declare kind = "real"' if feature.kind == "integer" else "give names or whole codes"
-            found = f"row {column.index[bad[0]]} holds {numbers[bad[0]]:g}"
-            raise DataError(f"{what}: {found}, expected a whole number; {remedy}")
+            reason = f"row {column.index[bad[0]]} holds {numbers[bad[0]]:g}"
+            raise DataError(f"{name}: {reason}, expected a whole number; {remedy}")
     return numbers
 
 
 def _from_block(frame: pd.DataFrame, feature: Feature) -> Array:
     """Return category indices (N,) of a feature that the table holds as one-hot columns."""
-    what, words, dropped = f"feature {feature.name!r}", block_of(feature), feature.dropped
+    subject, words, dropped = f"feature {feature.name!r}", block_of(feature), feature.dropped
     block = list(words)
     absent = [name for name in block if name not in frame.columns]
     if absent:
         raise DataError(
-            f"{what}: the table has some of its one-hot columns but not {listed(absent)}; add these (for a category without a "
+            f"{subject}: the table has some of its one-hot columns but not {listed(absent)}; add these (for a category without a "
             f"column, write dropped = ... in the schema), or give one column {feature.source!r} of names"
         )
-    values = np.column_stack([numeric(_column(frame, n, what)) for n in block])
-    ones = values.sum(axis=1)
-    bad = np.flatnonzero(((ones != 1) if dropped is None else (ones > 1)) | ~np.isin(values, (0, 1)).all(axis=1))
+    values = np.column_stack([numeric(_column(frame, n, subject)) for n in block])
+    sums = values.sum(axis=1)
+    bad = np.flatnonzero(((sums != 1) if dropped is None else (sums > 1)) | ~np.isin(values, (0, 1)).all(axis=1))
     if len(bad):
         row = bad[0]
         set_ = [name for name, value in zip(block, values[row], strict=True) if value != 0]
         expected = "exactly one 1 and zeros elsewhere" if dropped is None else f"one 1 at most, and zeros alone for {dropped!r}"
         raise DataError(
-            f"{what}: row {frame.index[row]} has {len(set_)} of its one-hot columns set ({', '.join(set_) or 'none'}), expected "
+            f"{subject}: row {frame.index[row]} has {len(set_)} of its one-hot columns set ({', '.join(set_) or 'none'}), expected "
             f"{expected}; correct the data"
         )
     categories = feature.categories or ()
-    place = np.array([categories.index(word) for word in words.values()], dtype=np.float64)
-    found = place[values.argmax(axis=1)]
-    return found if dropped is None else np.where(ones == 0, float(categories.index(dropped)), found)
+    index = np.array([categories.index(word) for word in words.values()], dtype=np.float64)
+    indices = index[values.argmax(axis=1)]
+    return indices if dropped is None else np.where(sums == 0, float(categories.index(dropped)), indices)
 
 
 def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array) -> dict[str, Booleans]:
@@ -268,10 +268,10 @@ def violations(constraints: Sequence[Constraint], features: Sequence[Feature], r
     and the remedy."""
     position = {feature.name: v for v, feature in enumerate(features)}
     parts = []
-    for (label, found), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):
-        if found.any():
-            count, first = int(found.sum()), int(np.argmax(found))
-            held = ", ".join(f"{name} = {features[v].word(raw[first, v])}" for name in constraint.names for v in [position[name]])
-            many = "row breaks" if count == 1 else "rows break"
-            parts.append(f"{label}: {count} {many} it, first row {rows[first]} with {held}")
+    for (label, is_broken), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):
+        if is_broken.any():
+            count, first = int(is_broken.sum()), int(np.argmax(is_broken))
+            values = ", ".join(f"{name} = {features[v].word(raw[first, v])}" for name in constraint.names for v in [position[name]])
+            verb = "row breaks" if count == 1 else "rows break"
+            parts.append(f"{label}: {count} {verb} it, first row {rows[first]} with {values}")
     return "; ".join(parts) + "; correct the data or the constraint, or leave such rows out (" + LEAVE_OUT + ")"

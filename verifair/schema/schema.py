@@ -75,13 +75,13 @@ class Schema(Shown, InputSpace):
             guessed = guesses(network, fields, frame, compared=model is not network)
             if guessed:
                 warnings.warn("; ".join(guessed), DraftWarning, stacklevel=3)
-        taken = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
-        names = [one.name for one in drafted.features]
-        numbers = {name: f"column {name!r} {said}; is the model to know it?" for name, said in row_numbers(frame, names).items()}
-        absent = missing(frame, set(taken) - set(drafted.missing))
-        for said in (absent, numbers, gathered(frame, drafted.features), spread(frame, names)):
-            if said:
-                warnings.warn("; ".join(said.values()), DraftWarning, stacklevel=3)
+        columns = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
+        names = [feature.name for feature in drafted.features]
+        numbers = {name: f"column {name!r} {note}; is the model to know it?" for name, note in row_numbers(frame, names).items()}
+        absent = missing(frame, set(columns) - set(drafted.missing))
+        for messages in (absent, numbers, gathered(frame, drafted.features), spread(frame, names)):
+            if messages:
+                warnings.warn("; ".join(messages.values()), DraftWarning, stacklevel=3)
         return drafted
 
     def dumps(self) -> str:
@@ -94,9 +94,9 @@ class Schema(Shown, InputSpace):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row for each feature: kind, values, unit, change, and whether it is protected."""
-        about = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
+        records = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
                  "unit": f.unit, "change": f.change, "protected": f.protected} for f in self.features]
-        return pd.DataFrame(about, index=pd.Index([f.name for f in self.features], name="feature"))
+        return pd.DataFrame(records, index=pd.Index([f.name for f in self.features], name="feature"))
 
     # Names
 
@@ -151,25 +151,25 @@ class Schema(Shown, InputSpace):
     def facts(self, protected: Collection[str] = ()) -> list[str]:
         """Return those of these columns in which missing values are never filled in: of the label, of protected features, and of
         the features or other columns `protected`."""
-        own = [one for one in self.features if one.protected or one.name in protected]
-        return [*self._read_from(own), *(name for name in protected if name not in {one.name for one in self.features})]
+        features = [f for f in self.features if f.protected or f.name in protected]
+        return [*self._read_from(features), *(name for name in protected if name not in {f.name for f in self.features})]
 
     def _read_from(self, features: Sequence[Feature]) -> list[str]:
         """Return the names of the columns of these features and of the label that need a value."""
-        blocks = [name for one in features for name in schema_rows.block_of(one)]
-        return [*(one.source for one in features if one.missing is None), *blocks, *([] if self.label is None else [self.label])]
+        blocks = [name for f in features for name in schema_rows.block_of(f)]
+        return [*(f.source for f in features if f.missing is None), *blocks, *([] if self.label is None else [self.label])]
 
     @property
     def missing(self) -> dict[str, str]:
         """Return feature -> the category of rows with an empty cell, for features that have one."""
-        return {one.name: one.missing for one in self.features if one.missing is not None}
+        return {feature.name: feature.missing for feature in self.features if feature.missing is not None}
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
         """Return the schema with one more constraint for each of `boxes` (feature -> value, list of values, or {"low": ..., "high":
         ...}): rows that meet all conditions of a box are forbidden, as a guardrail refuses them. Raises SchemaError."""
         names = [name] if len(boxes) == 1 else [f"{name} {k}" for k in range(1, len(boxes) + 1)]
-        more = [Constraint(name=one, never=box) for one, box in zip(names, boxes, strict=True)]
-        return self.changed(constraints=(*self.constraints, *more))
+        added = [Constraint(name=label, never=box) for label, box in zip(names, boxes, strict=True)]
+        return self.changed(constraints=(*self.constraints, *added))
 
     def steps(self, still: Sequence[str]) -> Array:
         """Return (V,) the unit of every feature that moves in PBA, 0 for the others.
@@ -180,9 +180,9 @@ class Schema(Shown, InputSpace):
         moves = [f.numeric and f.change != "fixed" and f.name not in still and not f.protected for f in self.features]
         steps = np.array([float(f.unit or 0.0) if moving else 0.0 for f, moving in zip(self.features, moves, strict=True)])
         if not steps.any():
-            could = ", ".join(f.name for f, moving in zip(self.features, moves, strict=True) if moving)
+            movable = ", ".join(f.name for f, moving in zip(self.features, moves, strict=True) if moving)
             raise SchemaError(
-                f"delta counts units, but no feature that may move has one ({could or 'no number is free to move'}); add "
+                f"delta counts units, but no feature that may move has one ({movable or 'no number is free to move'}); add "
                 "unit = ... (one perturbation step, in the feature's own unit) to each feature that delta is to move"
             )
         return steps
@@ -206,9 +206,9 @@ class Schema(Shown, InputSpace):
 
         Every question, system and estimator calls this first. Raises SchemaError unless the schema's columns and outcome fit.
         """
-        described = self.named(model)
-        described.check_network(described.spread(model))
-        return described.reads(model), described
+        schema = self.named(model)
+        schema.check_network(schema.spread(model))
+        return schema.reads(model), schema
 
     # Tables
 
@@ -225,8 +225,8 @@ class Schema(Shown, InputSpace):
 
     def with_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table with the category's word in empty cells that stand for one, for code that takes no schema."""
-        known = {one.source: one.missing for one in self.features if one.missing is not None and one.source in frame.columns}
-        return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), word) for name, word in known.items()})
+        word_of = {f.source: f.missing for f in self.features if f.missing is not None and f.source in frame.columns}
+        return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), word) for name, word in word_of.items()})
 
     def fitting(self, frame: pd.DataFrame) -> Booleans:
         """Return (N,) True for legal rows of a table; an unknown category is not legal.
@@ -234,7 +234,7 @@ class Schema(Shown, InputSpace):
         Raises DataError for a missing value, or for text where a number is expected.
         """
         with schema_rows.blamed(frame):
-            return self.inside(np.column_stack([schema_rows.raw_column(frame, one, unknown="nan") for one in self.features]))
+            return self.inside(np.column_stack([schema_rows.raw_column(frame, f, unknown="nan") for f in self.features]))
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
         v = next((v for v in range(len(self.features)) if not self._legal(raw, v).all()), None)
@@ -265,12 +265,12 @@ class Schema(Shown, InputSpace):
         label = self._label
         with schema_rows.blamed(frame):
             if self._valued:
-                found = self.outcome.reached(schema_rows.label_values(frame, label)).astype(np.int64)
+                labels = self.outcome.reached(schema_rows.label_values(frame, label)).astype(np.int64)
             else:
-                found = schema_rows.labels(frame, label, self.positive_label, self.classes, names=names)
+                labels = schema_rows.labels(frame, label, self.positive_label, self.classes, names=names)
                 if self.positive_label is None:
-                    return found
-        return found if self.good else 1 - found
+                    return labels
+        return labels if self.good else 1 - labels
 
     def label_names(self, chunks: Iterable[pd.DataFrame]) -> Collection[str] | None:
         """Return all names of the label in a table that comes in chunks, for `labels`; None if the label is a number compared
@@ -278,11 +278,11 @@ class Schema(Shown, InputSpace):
         label = self._label
         if self._valued:
             return None
-        found: set[str] = set()
+        names: set[str] = set()
         for chunk in chunks:
             with schema_rows.blamed(chunk):
-                found |= schema_rows.label_names(chunk, label)
-        return found
+                names |= schema_rows.label_names(chunk, label)
+        return names
 
     @property
     def _label(self) -> str:

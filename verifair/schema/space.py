@@ -54,8 +54,8 @@ class InputSpace(schema_file.SchemaPart):
     constraints: Annotated[tuple[Constraint, ...], CONSTRAINTS] = ()
 
     def flaw(self) -> str | None:
-        if twice := repeated(feature.name for feature in self.features):
-            return f"features named twice: {', '.join(twice)}; give each its own name"
+        if duplicates := repeated(feature.name for feature in self.features):
+            return f"features named twice: {', '.join(duplicates)}; give each its own name"
         if self.label in [feature.source for feature in self.features]:
             return f"label {self.label!r} is also the column of a feature: the network would see the answer; drop one"
         if self.classes:
@@ -106,21 +106,21 @@ class InputSpace(schema_file.SchemaPart):
     def named(self, model: Model) -> Self:
         """Return the schema with the model's names for its classes if it lists none and needs them: `positive` uses one, or there
         are more than two."""
-        needed = PositiveRule.parse(self.positive).unnumbered or model.whole.outputs > 2
-        if self.classes or not needed or not model.classes:
+        needs_names = PositiveRule.parse(self.positive).unnumbered or model.whole.outputs > 2
+        if self.classes or not needs_names or not model.classes:
             return self
         return self.changed(classes=model.classes)
 
     def spread(self, model: Model) -> Model:
         """Return the model as it was read, over all of the schema's columns. Raises SchemaError if it reads dropped ones."""
-        starts, columns, whole = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns, model.whole
-        gone = [start + one.categories.index(one.dropped) for one, start in starts if one.dropped is not None and one.categories]
-        if gone and whole.inputs == columns - len(gone):
+        pairs, columns, whole = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns, model.whole
+        dropped = [start + f.categories.index(f.dropped) for f, start in pairs if f.dropped is not None and f.categories]
+        if dropped and whole.inputs == columns - len(dropped):
             from encoders.columns import with_columns
 
-            return with_columns(whole, np.setdiff1d(np.arange(columns), gone), columns)
-        fed = ((at, len(feed.categories.get(n, (at,)))) for feed in whole.feeds for n, at in enumerate(feed.start.tolist()))
-        if gone and whole.inputs == columns and any(at <= column < at + width for at, width in fed for column in gone):
+            return with_columns(whole, np.setdiff1d(np.arange(columns), dropped), columns)
+        spans = ((at, len(feed.categories.get(n, (at,)))) for feed in whole.feeds for n, at in enumerate(feed.start.tolist()))
+        if dropped and whole.inputs == columns and any(at <= column < at + width for at, width in spans for column in dropped):
             raise SchemaError("a column that the network takes is of a dropped category; describe every column, in its order")
         return whole
 

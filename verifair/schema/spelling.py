@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 
 def closest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name that is nearest to `name` in spelling, or None if it resembles none."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return next(iter(close or [one for one in known if one.casefold() == name.casefold()]), None)
+    matches = difflib.get_close_matches(name, known, n=1)
+    return next(iter(matches or [candidate for candidate in known if candidate.casefold() == name.casefold()]), None)
 
 
 def nearest(name: str, known: Iterable[object]) -> str:
     """Return "did you mean ...?", or the known names."""
-    names = [str(one) for one in known]
-    close = closest(name, names)
-    return f"did you mean {close!r}?" if close is not None else f"known are {listed(names, 20)}"
+    names = [str(item) for item in known]
+    match = closest(name, names)
+    return f"did you mean {match!r}?" if match is not None else f"known are {listed(names, 20)}"
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
+def listed(names: Sequence[str], limit: int = 8) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    suffix = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + suffix

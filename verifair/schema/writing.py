@@ -30,11 +30,11 @@ def _lines(section: Mapping[str, Any]) -> list[str]:
 
 
 def _table(constraint: Constraint) -> dict[str, Any]:
-    out: dict[str, Any] = {} if constraint.name is None else {"name": constraint.name}
+    table: dict[str, Any] = {} if constraint.name is None else {"name": constraint.name}
     for key, conditions in (("if", constraint.if_), ("then", constraint.then), ("never", constraint.never)):
         if conditions is not None:
-            out[key] = {name: _condition(one) for name, one in conditions.items()}
-    return out
+            table[key] = {name: _condition(condition) for name, condition in conditions.items()}
+    return table
 
 
 def _condition(condition: Condition) -> Any:

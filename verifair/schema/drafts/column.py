@@ -33,10 +33,10 @@ def feature_of(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
     values = column.dropna()
     if not len(values):
         raise DataError(f"column {name!r} is empty; drop it from the table")
-    if (found := no_feature(values)) is not None:
-        raise DataError(f"column {name!r} holds {found}, which no feature kind takes; turn it into a number, or drop it")
-    described = _number(name, values, protected) if holds_numbers(values) else _category(name, values)
-    return {"name": name} | described | ({"protected": True} if protected else {})
+    if (reason := no_feature(values)) is not None:
+        raise DataError(f"column {name!r} holds {reason}, which no feature kind takes; turn it into a number, or drop it")
+    feature = _number(name, values, protected) if holds_numbers(values) else _category(name, values)
+    return {"name": name} | feature | ({"protected": True} if protected else {})
 
 
 def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
@@ -45,11 +45,11 @@ def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
     if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
         return {"kind": "categorical", "categories": [0, 1]}
     low, high = float(values.min()), float(values.max())
-    whole = bool((values == values.round()).all())
-    found: dict[str, Any] = {"kind": "integer" if whole else "real", "range": [low, high]}
-    if low == high or high - low == math.inf or (protected and whole and values.nunique() <= 10):
-        return found
-    return found | {"scale": "minmax", "unit": _unit(high - low, whole)}
+    is_whole = bool((values == values.round()).all())
+    feature: dict[str, Any] = {"kind": "integer" if is_whole else "real", "range": [low, high]}
+    if low == high or high - low == math.inf or (protected and is_whole and values.nunique() <= 10):
+        return feature
+    return feature | {"scale": "minmax", "unit": _unit(high - low, is_whole)}
 
 
 def _category(name: str, values: pd.Series) -> dict[str, Any]:
@@ -68,11 +68,11 @@ def of_words(categories: Sequence[Any]) -> dict[str, Any]:
     return {"kind": "categorical" if len(categories) <= 2 else "one-hot", "categories": categories}
 
 
-def _unit(width: float, whole: bool) -> float:
+def _unit(width: float, is_whole: bool) -> float:
     """Return a round 1-2-5 number near half a percent of the range; at least 1 for whole numbers."""
     power = 10.0 ** math.floor(math.log10(width / 200))
     unit = min((m * power for m in (1, 2, 5, 10)), key=lambda u: abs(math.log(u * 200 / width)))
-    return max(1.0, round(unit)) if whole else unit
+    return max(1.0, round(unit)) if is_whole else unit
 
 
 def texts_among_numbers(column: pd.Series) -> str:
@@ -91,19 +91,19 @@ def texts_among_numbers(column: pd.Series) -> str:
 
 def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     """Return column -> its description, for columns that only number the rows: a saved index, an id."""
-    found = {}
-    for name in (one for one in columns if one in frame):
+    descriptions = {}
+    for name in (name for name in columns if name in frame):
         column = frame[name]
         if column.dtype.kind not in "iu" or len(column) < LONG:
             continue
         steps = np.diff(column.to_numpy().astype(float))
         if (steps == 1).all() and column.iloc[0] in (0, 1):
-            found[name] = "counts the rows, as a saved index does"
+            descriptions[name] = "counts the rows, as a saved index does"
         elif SAVED.fullmatch(name):
-            found[name] = "is called as pandas calls a saved index"
+            descriptions[name] = "is called as pandas calls a saved index"
         elif column.is_unique and ((steps > 0).all() or ID.search(name)):
-            found[name] = "holds another whole number in each row, as an id does"
-    return found
+            descriptions[name] = "holds another whole number in each row, as an id does"
+    return descriptions
 
 
 def missing(frame: pd.DataFrame, columns: Collection[str]) -> dict[str, str]:

@@ -20,49 +20,49 @@ SEPARATORS = "_=.:|/-"
 """Characters that may separate a feature's name from a category's. A schema reads only columns with "_"."""
 
 
-def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> dict[str, list[str]]:
+def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], features: Collection[str] = ()) -> dict[str, list[str]]:
     """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over columns: of 0 and 1
     (or truth values), with one 1 in each row; or neighbours, no row with two ones: with drop_first some rows have none.
 
-    asked: names that are surely features: job_a_x and job_a_y may belong to job or to job_a. Otherwise the longest name is taken.
+    features: names of features for sure: job_a_x and job_a_y may belong to job or to job_a. Otherwise the longest name is taken.
     """
-    flags = {name: flag for name in columns if _begins(name) and (flag := _flag(frame[name])) is not None}
-    heads = {head: k for k, head in enumerate(dict.fromkeys(_begins(name)[0] for name in flags))}
-    names, found, start = sorted(flags, key=lambda name: heads[_begins(name)[0]]), dict[str, list[str]](), 0
+    flags = {name: flag for name in columns if _prefixes(name) and (flag := _flag(frame[name])) is not None}
+    heads = {head: k for k, head in enumerate(dict.fromkeys(_prefixes(name)[0] for name in flags))}
+    names, result, start = sorted(flags, key=lambda name: heads[_prefixes(name)[0]]), dict[str, list[str]](), 0
     while start < len(names):
         block = _block_of(names[start:], flags, columns)
         if block:
-            shared = [begin for begin in _begins(block[0]) if all(name.startswith(begin) for name in block)]
-            begins = [begin for begin in shared if begin.endswith("_")] or shared
-            own = [begin for begin in begins if sum(name.startswith(begin) for name in frame.columns) == len(block)]
-            found.setdefault(next((begin[:-1] for begin in own if begin[:-1] in asked), begins[-1][:-1]), block)
+            shared = [prefix for prefix in _prefixes(block[0]) if all(name.startswith(prefix) for name in block)]
+            prefixes = [prefix for prefix in shared if prefix.endswith("_")] or shared
+            exact = [prefix for prefix in prefixes if sum(name.startswith(prefix) for name in frame.columns) == len(block)]
+            result.setdefault(next((prefix[:-1] for prefix in exact if prefix[:-1] in features), prefixes[-1][:-1]), block)
         start += max(1, len(block))
-    return found
+    return result
 
 
 def _block_of(names: Sequence[str], flags: Mapping[str, Booleans], columns: Sequence[str]) -> list[str]:
     """Return the one-hot columns of the feature that the first name seems to be of, none where it is a flag: of two features with
     one beginning, such as home_own, home_rent, home_city_x, as many as have one 1 in each row."""
-    for begin in _begins(names[0]):
-        apart = next((size for size, name in enumerate(names) if not name.startswith(begin)), len(names))
-        block = list(names[:apart])
-        ones, whole = np.zeros(len(flags[names[0]]), dtype=np.int64), 0
+    for prefix in _prefixes(names[0]):
+        end = next((size for size, name in enumerate(names) if not name.startswith(prefix)), len(names))
+        block = list(names[:end])
+        counts, complete = np.zeros(len(flags[names[0]]), dtype=np.int64), 0
         for size, name in enumerate(block, start=1):
-            ones += flags[name]
-            whole = size if (ones == 1).all() else whole
-            if ones.max(initial=0) > 1:
+            counts += flags[name]
+            complete = size if (counts == 1).all() else complete
+            if counts.max(initial=0) > 1:
                 break
-        if whole > 1:
-            return block[:whole]
+        if complete > 1:
+            return block[:complete]
         neighbours = columns.index(block[-1]) - columns.index(block[0]) == len(block) - 1
-        if ones.max(initial=0) == 1 and neighbours and sum(flags[name].any() for name in block) > 1:
+        if counts.max(initial=0) == 1 and neighbours and sum(flags[name].any() for name in block) > 1:
             return block
     return []
 
 
-def _begins(column: str) -> list[str]:
+def _prefixes(column: str) -> list[str]:
     """Return what the name of a one-hot column may begin with, its feature's name and a separator, the shortest first."""
-    return [column[: found.end()] for found in re.finditer(f"(?<=[^{SEPARATORS}])[{SEPARATORS}]", column)]
+    return [column[: match.end()] for match in re.finditer(f"(?<=[^{SEPARATORS}])[{SEPARATORS}]", column)]
 
 
 def _flag(column: pd.Series) -> Booleans | None:
@@ -84,23 +84,23 @@ def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
 
 def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]:
     """Return feature -> a message, for features of which a table has one-hot columns and no column of words."""
-    said = {}
-    for one in features:
-        block = list(block_of(one))
-        if block and one.name not in frame.columns:
-            named = f"; rows with none of them are called {one.dropped!r}: give that category its name in the schema"
-            of = f"columns {listed(block)} are taken for the one-hot columns of one feature, {one.name!r}"
-            said[one.name] = of + (named if one.dropped is not None else "")
-    return said
+    messages = {}
+    for feature in features:
+        block = list(block_of(feature))
+        if block and feature.name not in frame.columns:
+            note = f"; rows with none of them are called {feature.dropped!r}: give that category its name in the schema"
+            message = f"columns {listed(block)} are taken for the one-hot columns of one feature, {feature.name!r}"
+            messages[feature.name] = message + (note if feature.dropped is not None else "")
+    return messages
 
 
-def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], asked: Collection[str] = ()) -> bool:
+def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], features: Collection[str] = ()) -> bool:
     """Return True if one-hot columns can be one feature: each row has one of its categories, with names that schemas allow.
 
-    asked: features of which rows may have no column (drop_first). Of others, two flags may go together although no row has both.
+    features: features of which rows may have no column (drop_first). Of others, two flags may go together although no row has both.
     """
-    named = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
-    return named and (feature in asked or is_whole(frame, block))
+    has_names = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
+    return has_names and (feature in features or is_whole(frame, block))
 
 
 def _plain(feature: str, block: Sequence[str]) -> bool:
@@ -136,15 +136,15 @@ def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
 
 def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
     """Return a message that these are one-hot columns of a feature, and how a schema declares it in TOML."""
-    first, more = list(block[:3]), ", ..." * (len(block) > 3)
-    known, dropped = categories_of(frame, feature, block)
-    whole = dropped is None
-    categories = ", ".join(map(written, known[: 3 + (not whole)])) + more
-    written_so = f'name = {written(feature)}, kind = "one-hot", categories = [{categories}]'
-    remedy = f"pass a schema with {written_so}{'' if whole else f', dropped = {written(dropped)}'} in their place"
+    first, suffix = list(block[:3]), ", ..." * (len(block) > 3)
+    names, dropped = categories_of(frame, feature, block)
+    complete = dropped is None
+    categories = ", ".join(map(written, names[: 3 + (not complete)])) + suffix
+    declaration = f'name = {written(feature)}, kind = "one-hot", categories = [{categories}]'
+    remedy = f"pass a schema with {declaration}{'' if complete else f', dropped = {written(dropped)}'} in their place"
     if not _plain(feature, block):
         remedy = f"fit the model on a table that calls them {feature}_CATEGORY, without blanks: they are then made one feature"
     return (
-        f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
-        f"change one by one, so that people have several of its values{' or none' * whole}; {remedy}"
+        f"columns {', '.join(first)}{suffix} seem to be the one-hot columns of one feature; each a feature of its own, they "
+        f"change one by one, so that people have several of its values{' or none' * complete}; {remedy}"
     )

@@ -82,15 +82,15 @@ class LabelledTable:
         inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
         matrix = not by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
         if len(inputs) != len(columns):
-            if matrix and (found := _blocks_of([self.feature(name) for name in columns], network.inputs)):
-                return self._scaled(network, found, label, raw=self.unscaled)
+            if matrix and (draft := _blocks_of([self.feature(name) for name in columns], network.inputs)):
+                return self._scaled(network, draft, label, raw=self.unscaled)
             rest = self._without_row_numbers(columns)
-            if matrix and len(rest) < len(columns) and (found := _blocks_of([self.feature(name) for name in rest], network.inputs)):
-                return self._scaled(network, found, label, raw=self.unscaled)
-            what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
-            raise DataError(f"{what}; {self._culprit(network.inputs, columns) if matrix else TRAINED_ON}")
+            if matrix and len(rest) < len(columns) and (draft := _blocks_of([self.feature(name) for name in rest], network.inputs)):
+                return self._scaled(network, draft, label, raw=self.unscaled)
+            problem = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
+            raise DataError(f"{problem}; {self._culprit(network.inputs, columns) if matrix else TRAINED_ON}")
         features = [
-            self._taken(name, feed.categories.get(position)) for name, (feed, position) in zip(columns, inputs, strict=True)
+            self._feature_taken(name, feed.categories.get(position)) for name, (feed, position) in zip(columns, inputs, strict=True)
             if feed.start[position] != NO_COLUMN
         ]
         return self._scaled(network, features, label, raw=self.unscaled or not matrix)
@@ -102,18 +102,18 @@ class LabelledTable:
 
     def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the features, with one in place of each block of neighbouring one-hot columns."""
-        found = list(features)
+        result = list(features)
         for name, block in self.blocks.items():
-            flags = [one["kind"] != "one-hot" and one.get("categories", FLAGS[0]) in FLAGS for one in found]
-            at = [place for place, one in enumerate(found) if one["name"] in block and flags[place]]
-            if len(at) == len(block) == at[-1] - at[0] + 1:
-                categories, dropped = categories_of(self.frame, name, [found[place]["name"] for place in at])
-                one: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
-                one |= {} if dropped is None else {"dropped": dropped}
-                found[at[0] : at[-1] + 1] = [one | ({"protected": True} if name in self.protected else {})]
-        return found
+            flags = [feature["kind"] != "one-hot" and feature.get("categories", FLAGS[0]) in FLAGS for feature in result]
+            indices = [index for index, feature in enumerate(result) if feature["name"] in block and flags[index]]
+            if len(indices) == len(block) == indices[-1] - indices[0] + 1:
+                categories, dropped = categories_of(self.frame, name, [result[index]["name"] for index in indices])
+                feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
+                feature |= {} if dropped is None else {"dropped": dropped}
+                result[indices[0] : indices[-1] + 1] = [feature | ({"protected": True} if name in self.protected else {})]
+        return result
 
-    def _taken(self, name: str, categories: Sequence[Category] | None) -> dict[str, Any]:
+    def _feature_taken(self, name: str, categories: Sequence[Category] | None) -> dict[str, Any]:
         """Return the feature of a column that a model takes.   categories: those that the model encodes, if it does."""
         if name not in self.frame.columns:
             hint = f"known are {', '.join(map(str, self.frame.columns))}"
@@ -125,18 +125,18 @@ class LabelledTable:
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
         column, kind, own = self.frame[name], "one-hot", (self.missing or {}).get(exported(name))
         if categories is None and own is not None:  # the model takes codes, and has one for missing values, which a table may lack
-            empty = own.words(column[column.isna()])
-            categories, kind = [*own.known, *([own.word] if len(empty) and empty.notna().all() else [])], "categorical"
+            cells = own.words(column[column.isna()])
+            categories, kind = [*own.known, *([own.word] if len(cells) and cells.notna().all() else [])], "categorical"
         if categories is not None:
-            known, word = list(categories), self._of_missing(name, categories)
-            if holds_truths(column) and set(known) <= ({0, 1} if word is None else {*TRUTHS, word}):
-                known = [TRUTHS.get(text(code), code) for code in known]
-            feature: dict[str, Any] = {"name": name, "kind": kind, "categories": known}
-            if word in known:
-                texts = {*map(text, known), *column.dropna().map(text)}
-                free = [one for one in ("missing", "(missing)") if one not in texts and word in MISSING]
-                missing = [*free, word][0]
-                feature |= {"categories": [missing if one == word else one for one in known], "missing": missing}
+            values, word = list(categories), self._of_missing(name, categories)
+            if holds_truths(column) and set(values) <= ({0, 1} if word is None else {*TRUTHS, word}):
+                values = [TRUTHS.get(text(code), code) for code in values]
+            feature: dict[str, Any] = {"name": name, "kind": kind, "categories": values}
+            if word in values:
+                texts = {*map(text, values), *column.dropna().map(text)}
+                unused = [candidate for candidate in ("missing", "(missing)") if candidate not in texts and word in MISSING]
+                missing = [*unused, word][0]
+                feature |= {"categories": [missing if value == word else value for value in values], "missing": missing}
             return feature | ({"protected": True} if name in self.protected else {})
         feature = {k: v for k, v in self.feature(name).items() if k != "scale"}
         if isinstance(column.dtype, pd.CategoricalDtype):   # XGBoost and LightGBM take their codes
@@ -153,23 +153,23 @@ class LabelledTable:
         word.
         """
         if self.missing is not None:
-            own = self.missing.get(exported(name))
-            return None if own is None else own.word
-        words = [one for one in known if isinstance(one, str) and one in MISSING]
+            category = self.missing.get(exported(name))
+            return None if category is None else category.word
+        words = [value for value in known if isinstance(value, str) and value in MISSING]
         cells = self.frame[name]
-        said = len(words) == 1 and cells.isna().any() and words[0] not in set(cells.dropna().map(text))
-        return words[0] if said else None
+        is_clear = len(words) == 1 and cells.isna().any() and words[0] not in set(cells.dropna().map(text))
+        return words[0] if is_clear else None
 
     def _culprit(self, inputs: int, columns: Sequence[str]) -> str:
         """Return the cells because of which the columns do not make so many inputs: texts among numbers, or a rare word without
         which they would."""
-        found = [(name, said) for name in columns if (said := texts_among_numbers(self.frame[name]))]
-        if found:
-            return "; ".join(f"column {name!r} is read as text, its values as categories: {said}" for name, said in found)
+        texts = [(name, note) for name in columns if (note := texts_among_numbers(self.frame[name]))]
+        if texts:
+            return "; ".join(f"column {name!r} is read as text, its values as categories: {note}" for name, note in texts)
         features, rare = [self.feature(name) for name in columns], list[tuple[int, str, str]]()
-        for place, name in enumerate(columns):
-            fewer = of_words(features[place].get("categories", ())[1:])
-            if fewer["categories"] and _blocks_of([*features[:place], features[place] | fewer, *features[place + 1:]], inputs):
+        for index, name in enumerate(columns):
+            trimmed = of_words(features[index].get("categories", ())[1:])
+            if trimmed["categories"] and _blocks_of([*features[:index], features[index] | trimmed, *features[index + 1:]], inputs):
                 word, count = Counter(self.frame[name].dropna().map(text)).most_common()[-1]
                 rare.append((count, name, word))
         count, name, word = min(rare, default=(0, "", ""))
@@ -187,14 +187,14 @@ class LabelledTable:
         Also return the share of rows whose label is then predicted.   raw: True if numbers are known to be unscaled.
         """
         features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._gathered(features)]
-        rows = _known(self.named, features)
+        rows = _known_rows(self.named, features)
         if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
             return features, 0.0
-        tries = [[_with_scale(one, self.named, scale) for one in features] for scale in (SCALES[:1] if raw else SCALES)]
-        right = [float((_predicted(network, _encoded(self.named[rows], one)) == label[rows]).mean()) for one in tries]
-        best = int(np.argmax(right))
-        best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
-        return tries[best], right[best]
+        drafts = [[_with_scale(f, self.named, scale) for f in features] for scale in (SCALES[:1] if raw else SCALES)]
+        accuracies = [float((_predicted(network, _encoded(self.named[rows], draft)) == label[rows]).mean()) for draft in drafts]
+        best = int(np.argmax(accuracies))
+        best = best if accuracies[best] > accuracies[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
+        return drafts[best], accuracies[best]
 
     def check_logits(self, features: list[dict[str, Any]]) -> None:
         """Raise SchemaError for a model that seems to output no logits, and DataError if its only number lies between 0 and 1 in
@@ -205,40 +205,40 @@ class LabelledTable:
         PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1").fitting(network)
         if network.outputs > 1 or network.link is not Link.IDENTITY:
             return
-        values = network.forward(_encoded(self.named[_known(self.named, features)], features))
+        values = network.forward(_encoded(self.named[_known_rows(self.named, features)], features))
         if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # allows for float32 sums
-            found = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
-            raise DataError(f"{found}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
+            reason = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
+            raise DataError(f"{reason}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
 
     def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
         """Mark numbers as merit if they are correlated with the label (N,) and not protected."""
         for feature in features:
-            if not feature.get("protected") and _goes_with(self.named[feature["name"]], label):
+            if not feature.get("protected") and _correlates(self.named[feature["name"]], label):
                 feature["merit"] = True
 
 
 def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, Any]]:
     """Return the features with their words as one-hot blocks if these make so many inputs; else nothing."""
     for blocks in (("one-hot",), ("one-hot", "categorical")):
-        wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
-        if sum(wide) == inputs:
-            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
+        widths = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
+        if sum(widths) == inputs:
+            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, widths, strict=True)]
     return []
 
 
 def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
     """Return the table's columns that a model takes, in its order; for a model with a single matrix, in the table's order."""
     columns = [str(name) for name in frame.columns if name != target]
-    known = {exported(name): name for name in columns}
-    if not by_name(network, known):
+    column_of = {exported(name): name for name in columns}
+    if not by_name(network, column_of):
         return columns
     for feed in network.feeds:
-        alike = [name for name in columns if exported(name) == exported(feed.name)]
-        if len(alike) > 1 and feed.name not in alike:
-            both = " and ".join(map(repr, alike))
-            raise DataError(f"columns {both} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
-    known |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
-    return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
+        duplicates = [name for name in columns if exported(name) == exported(feed.name)]
+        if len(duplicates) > 1 and feed.name not in duplicates:
+            names = " and ".join(map(repr, duplicates))
+            raise DataError(f"columns {names} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
+    column_of |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
+    return [column_of.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
 
 
 def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[str]:
@@ -246,8 +246,8 @@ def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[st
     others = [str(name) for name in frame.columns if name != target]
     if network is None or not by_name(network, set(map(exported, others))):
         return others
-    read = [start != NO_COLUMN for feed in network.feeds for start in feed.start]
-    return [name for name, kept in zip(columns_of(network, frame, target), read, strict=True) if kept and name in others]
+    is_read = [start != NO_COLUMN for feed in network.feeds for start in feed.start]
+    return [name for name, is_used in zip(columns_of(network, frame, target), is_read, strict=True) if is_used and name in others]
 
 
 def by_name(network: Model, known: Container[str]) -> bool:
@@ -256,26 +256,26 @@ def by_name(network: Model, known: Container[str]) -> bool:
     return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in known)
 
 
-def _goes_with(column: pd.Series, label: Booleans) -> bool:
+def _correlates(column: pd.Series, label: Booleans) -> bool:
     """Return True if a column of numbers is correlated with the label, by more than chance at about 5 %."""
     if not holds_numbers(column):
         return False
     numbers = column.to_numpy(dtype=float, na_value=np.nan)
-    known = np.isfinite(numbers)
-    if known.sum() < ENOUGH or len(set(numbers[known])) <= 2 or len(set(label[known])) < 2:
+    finite = np.isfinite(numbers)
+    if finite.sum() < ENOUGH or len(set(numbers[finite])) <= 2 or len(set(label[finite])) < 2:
         return False
-    numbers = numbers[known] / np.abs(numbers[known]).max()     # as squares of huge numbers overflow
-    return bool(abs(np.corrcoef(numbers, label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
+    numbers = numbers[finite] / np.abs(numbers[finite]).max()     # as squares of huge numbers overflow
+    return bool(abs(np.corrcoef(numbers, label[finite])[0, 1]) > 2 / np.sqrt(finite.sum()))
 
 
-def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
+def _known_rows(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
     """Return (N,) True for rows with a known value of every feature of the draft."""
-    known = np.ones(len(frame), dtype=bool)
-    for one in features:
-        known &= frame[one["name"]].notna().to_numpy() | ("missing" in one)
-        if "categories" in one:
-            known &= _words(frame, one).isin(set(map(text, one["categories"]))).to_numpy()
-    return known
+    is_known = np.ones(len(frame), dtype=bool)
+    for feature in features:
+        is_known &= frame[feature["name"]].notna().to_numpy() | ("missing" in feature)
+        if "categories" in feature:
+            is_known &= _words(frame, feature).isin(set(map(text, feature["categories"]))).to_numpy()
+    return is_known
 
 
 def _words(frame: pd.DataFrame, feature: dict[str, Any]) -> pd.Series:
@@ -301,8 +301,8 @@ def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
             offset, scale = Feature.model_validate(feature).affine
             columns.append((frame[feature["name"]].to_numpy(dtype=float) - offset) / scale)
             continue
-        places = {name: k for k, name in enumerate(map(text, feature["categories"]))}
-        code = _words(frame, feature).map(places).to_numpy(dtype=float)
+        code_of = {name: k for k, name in enumerate(map(text, feature["categories"]))}
+        code = _words(frame, feature).map(code_of).to_numpy(dtype=float)
         if feature["kind"] == "categorical":
             columns.append(code)
         else:
