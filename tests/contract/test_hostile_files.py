@@ -23,7 +23,7 @@ from tests.bench_support import record
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.command_line import RUN
 from verifair.auditing import audit_file
-from verifair.auditing.run import KEPT, Places, _digest, _kept
+from verifair.auditing.run import RESUME, Places, _digest, _saved_section
 from verifair.bench.records import Journal
 from verifair.checker import partition
 from verifair.checker.certificates import envelope as certificate_file
@@ -411,16 +411,16 @@ def test_what_stands_in_place_of_a_section_is_not_printed_whole(tmp_path: Path) 
 ])
 def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, Any], tmp_path: Path) -> None:
     places = Places(page=tmp_path / "p.html", json=tmp_path / "p.json")
-    (places.work / KEPT).mkdir(parents=True)
+    (places.work / RESUME).mkdir(parents=True)
     section = {
         "key": "pba", "title": "", "question": "", "method": "", "source": "", "semantics": "", "statements": [], "witnesses": [],
         "pictures": [], "tables": [], "evidence": [],
     }
     for content, expected in ((section, "pba"), ({**section, **damage}, None)):
-        (places.work / KEPT / "pba.json").write_text(
+        (places.work / RESUME / "pba.json").write_text(
             json.dumps({"pin": "", "share": 1.0, "cut": False, "sha256": _digest(content), "section": content})
         )
-        found = _kept(places, "pba", "", 1.0)
+        found = _saved_section(places, "pba", "", 1.0)
         assert (found.key if found else None) == expected
 
 

@@ -17,7 +17,7 @@ from tests.bench_support import record
 from tests.fuzz import certificate_target, mutate, world
 from verifair.auditing.compare import compare, load
 from verifair.auditing.result import AuditResult
-from verifair.auditing.run import KEPT, Places, _digest, _kept
+from verifair.auditing.run import RESUME, Places, _digest, _saved_section
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.engine.partition import certify_partition
@@ -105,10 +105,10 @@ class KeptTarget:
 
     def read(self, path: Path) -> str:
         places = Places(page=path.parent / "page.html", json=path.parent / "page.json")
-        (places.work / KEPT).mkdir(parents=True, exist_ok=True)
+        (places.work / RESUME).mkdir(parents=True, exist_ok=True)
         (places.work / "proof.json").write_bytes(b"")
-        (places.work / KEPT / "pba.json").write_bytes(path.read_bytes())
-        found = _kept(places, "pba", "p", 10.0)
+        (places.work / RESUME / "pba.json").write_bytes(path.read_bytes())
+        found = _saved_section(places, "pba", "p", 10.0)
         return "asked again" if found is None else "shown again"
 
 

@@ -22,7 +22,7 @@ from verifair.auditing.decisions import plot
 from verifair.auditing.drafted import audit_text, chosen, medians, sections_of
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult, Comparison
-from verifair.auditing.run import KEPT, Places, Tell, publish, run
+from verifair.auditing.run import RESUME, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import PeopleTable, subject_of
 from verifair.datasets import read_table
@@ -72,23 +72,23 @@ class Audit(Pictured):
 
     def __str__(self) -> str:
         """Return the most important statements, one per line."""
-        found = [one for one in self.statements if one.headline] or list(self.statements)
-        return "\n".join(f"{one.standing.value:<9} {one.text}" for one in found)
+        statements = [statement for statement in self.statements if statement.headline] or list(self.statements)
+        return "\n".join(f"{statement.standing.value:<9} {statement.text}" for statement in statements)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the statements: analysis, standing, tone, text, and whether it is on the page's first screen."""
         decisions = () if self.result.decisions is None else self.result.decisions.statements
-        said = [("decisions", one) for one in decisions]
-        said += [(section.key, one) for section in self.result.sections for one in section.statements]
-        rows = [(key, one.standing.value, one.tone.value, one.text, one.headline) for key, one in said]
+        statements = [("decisions", statement) for statement in decisions]
+        statements += [(section.key, statement) for section in self.result.sections for statement in section.statements]
+        rows = [(key, s.standing.value, s.tone.value, s.text, s.headline) for key, s in statements]
         return pd.DataFrame(rows, columns=["analysis", "standing", "tone", "statement", "headline"])
 
     def _draw(self, path: Path) -> None:
         """Draw the model's decisions by group."""
-        found = self.result.decisions
-        if found is None:
+        decisions = self.result.decisions
+        if decisions is None:
             raise QueryError("the table has no rows, so that there are no decisions to draw")
-        plot(found.groups, self.result.favourable, path)
+        plot(decisions.groups, self.result.favourable, path)
 
     def to_html(self) -> str:
         """Return the page as HTML; it refers to files that `save` writes beside it."""
@@ -110,8 +110,8 @@ class Audit(Pictured):
         places.check()
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(places.work, ignore_errors=True)
-        shutil.copytree(self.folder, places.work, ignore=shutil.ignore_patterns(KEPT))
-        publish(places, _beside(self.result, places.final.name), keep=(MODEL, SCHEMA))
+        shutil.copytree(self.folder, places.work, ignore=shutil.ignore_patterns(RESUME))
+        publish(places, _in_folder(self.result, places.final.name), keep=(MODEL, SCHEMA))
         return path
 
 
@@ -156,28 +156,28 @@ def audit(
         with catch_warnings():
             if missing != "error":
                 filterwarnings("ignore", message=r"column .* has no value in", category=DraftWarning)
-            described = Schema.drafted(
+            used_schema = Schema.drafted(
                 frame, target=str(target), positive=positive, protected=names, model=model, network=network,
             )
     else:
-        described = schema
-        check_decisions(model, network, described, frame)
-    asked = chosen(analyses, network, medians(described, frame, names))
-    text = noted(described, frame) if schema is None else schema.dumps()
+        used_schema = schema
+        check_decisions(model, network, used_schema, frame)
+    settings = chosen(analyses, network, medians(used_schema, frame, names))
+    text = noted(used_schema, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     data = None if missing == outside == "error" else {"file": IN_MEMORY, "missing": missing, "outside": outside}
-    file = loads(audit_text(head, sections_of(MODEL, SCHEMA, data, names, asked)), name="audit", folder=Path.cwd())
+    file = loads(audit_text(head, sections_of(MODEL, SCHEMA, data, names, settings)), name="audit", folder=Path.cwd())
     try:
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     except TypeError as error:
         raise DataError(f"frame: a column holds what is no number and no text ({error}); drop it") from None
     table = PeopleTable(data=Stream.of(frame), words="the table", name=IN_MEMORY, sha256=sha256(content).hexdigest())
-    top = Path(mkdtemp(prefix="verifair-audit-"))
-    places = Places(page=top / "audit.html", json=top / "audit.json")
+    temporary = Path(mkdtemp(prefix="verifair-audit-"))
+    places = Places(page=temporary / "audit.html", json=temporary / "audit.json")
     try:
         subject = subject_of(
-            file, network, described, model=places.final / MODEL, schema_path=places.final / SCHEMA, schema_text=text, table=table
+            file, network, used_schema, model=places.final / MODEL, schema_path=places.final / SCHEMA, schema_text=text, table=table
         )
         result = run(
             file, subject, places, Run(timeout=timeout, seed=seed, jobs=jobs), effort=effort, only=(),
@@ -186,24 +186,24 @@ def audit(
         save_onnx(network, places.final / MODEL)
         save_text(places.final / SCHEMA, text)
     except BaseException:
-        shutil.rmtree(top, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return Audit(result=result, schema=described, folder=places.final)
+    return Audit(result=result, schema=used_schema, folder=places.final)
 
 
-def _beside(result: AuditResult, folder: str) -> AuditResult:
+def _in_folder(result: AuditResult, folder: str) -> AuditResult:
     """Return the result with its proofs, model and schema in a folder of this name."""
     sections = []
     for section in result.sections:
         proofs = [
-            one.model_copy(update={"file": f"{folder}/{Path(one.file).name}", "command": _moved(one.command, folder)})
-            for one in section.evidence
+            proof.model_copy(update={"file": f"{folder}/{Path(proof.file).name}", "command": _moved_command(proof.command, folder)})
+            for proof in section.evidence
         ]
         sections.append(section.model_copy(update={"evidence": type(section.evidence)(proofs)}))
     return result.model_copy(update={"sections": sections})
 
 
-def _moved(text: str, folder: str) -> str:
+def _moved_command(text: str, folder: str) -> str:
     """Return a command with another folder of proofs."""
     words = [f"{folder}/{word.removeprefix(FOLDER)}" if word.startswith(FOLDER) else word for word in shlex.split(text)]
     return shlex.join(words)

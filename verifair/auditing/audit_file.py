@@ -71,19 +71,19 @@ class AuditFile:
         """Return the path that a key names. Raises SchemaError if it leaves the root (links followed), or is no file."""
         place = f"{self.name}: [{section}]: {key} = {schema_file.shown(written)}"
         try:
-            found = (self.folder / written).resolve()
-            there = found.is_file() if found.is_relative_to(self.root) else None
+            path = (self.folder / written).resolve()
+            exists = path.is_file() if path.is_relative_to(self.root) else None
         except (OSError, ValueError, RuntimeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise SchemaError(f"{place}: is no path ({why}); name a file beside the audit file") from None
-        if there is None:
+            reason = getattr(error, "strerror", None) or error
+            raise SchemaError(f"{place}: is no path ({reason}); name a file beside the audit file") from None
+        if exists is None:
             raise SchemaError(
                 f"{place}: leads out of the folder {self.root}; put the file there, or run the audit with --root and a folder that "
                 "holds both"
             )
-        if not there:
-            raise SchemaError(f"{place}: there is no such file ({found}); correct the path, which is relative to the audit file")
-        return found
+        if not exists:
+            raise SchemaError(f"{place}: there is no such file ({path}); correct the path, which is relative to the audit file")
+        return path
 
 
 def load(path: str | Path, *, root: Path | None = None) -> AuditFile:
@@ -109,48 +109,48 @@ def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> Au
 
 
 def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha256: str) -> AuditFile:
-    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "effort", "timeout", "what_if")
-    lines = [f"{one}: unknown key or section; {nearest(one, (*own, *titles))}" for one in content if one not in (*own, *titles)]
-    found: dict[str, Any] = {}
+    titles, keys = (*SECTIONS, "analyses"), ("title", "seed", "effort", "timeout", "what_if")
+    lines = [f"{k}: unknown key or section; {nearest(k, (*keys, *titles))}" for k in content if k not in (*keys, *titles)]
+    sections: dict[str, Any] = {}
     for title, kind in SECTIONS.items():
-        demo = getattr(found.get("model"), "demo", None)
+        demo = getattr(sections.get("model"), "demo", None)
         if title == "schema" and title in content and demo is not None:  # whatever its content
             lines.append(f"[schema]: [model] demo = {demo!r} brings its own schema; drop the section, or name a model's file")
         elif title in content:
-            found[title] = _read(kind.read, content[title], f"[{title}]", lines)
-    head = _read(Head.read, {key: content[key] for key in own if key in content}, "", lines)
+            sections[title] = _read(kind.read, content[title], f"[{title}]", lines)
+    head = _read(Head.read, {key: content[key] for key in keys if key in content}, "", lines)
     if "model" not in content:
         lines.append('[model]: is missing; name the network with file = "...", or a shipped one with demo = "german"')
     analyses = _analyses(content.get("analyses"), lines)
-    if not lines and found["model"].demo is None and "schema" not in found:
+    if not lines and sections["model"].demo is None and "schema" not in sections:
         lines.append('[schema]: is missing; describe what the network takes in a schema, and name it with file = "..."')
     if lines:
         raise SchemaError("\n".join(lines))
-    model: ModelSection = found["model"]
-    data = found.get("data") or (Data(demo=model.demo) if model.demo is not None else None)
+    model: ModelSection = sections["model"]
+    data = sections.get("data") or (Data(demo=model.demo) if model.demo is not None else None)
     return AuditFile(
-        name=name, folder=folder, root=root, head=head, model=model, schema=found.get("schema"), data=data,
-        sensitive=found.get("sensitive"), gate=found.get("gate"), analyses=analyses, sha256=sha256,
+        name=name, folder=folder, root=root, head=head, model=model, schema=sections.get("schema"), data=data,
+        sensitive=sections.get("sensitive"), gate=sections.get("gate"), analyses=analyses, sha256=sha256,
     )  # fmt: skip
 
 
 def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
-    known = ", ".join(f"[analyses.{one}]" for one in known_analyses())
+    known = ", ".join(f"[analyses.{name}]" for name in known_analyses())
     if not isinstance(content, Mapping) or not content:
         lines.append(f"[analyses]: names no analysis; add one or more of {known}")
         return {}
-    out = {}
+    result = {}
     for title, section in content.items():
         if title not in known_analyses():
             lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, known_analyses())}")
             continue
-        read = _read(partial(asked, title), section, f"[analyses.{title}]", lines)
-        if read is not None:
-            out[title] = read
-    return out
+        analysis = _read(partial(asked, title), section, f"[analyses.{title}]", lines)
+        if analysis is not None:
+            result[title] = analysis
+    return result
 
 
-def _read(read: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines: list[str]) -> Any:
+def _read(reader: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines: list[str]) -> Any:
     """Return a section, or None after adding its errors to `lines`."""
     if not isinstance(data, Mapping):
         lines.append(
@@ -159,7 +159,7 @@ def _read(read: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines
         )
         return None
     try:
-        return read(data)
+        return reader(data)
     except SchemaError as error:
         lines += [line.removeprefix(": ") for line in str(error).splitlines()]
         return None

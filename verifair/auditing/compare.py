@@ -28,9 +28,9 @@ from verifair.systems.results.words import percent
 Better = Literal["lower", "higher"] | None
 COMPARED = ("decisions", "flips", "pba", "certify", "kmax")
 """Whose numbers are compared; `flips` are those of `certify` about the table's people."""
-ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box")}
+QUESTION_SETTINGS = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box")}
 """Settings on which the answers of an analysis depend, effort aside. PBA's delta is in the name of its quantity."""
-PEOPLE = 2**53
+MAX_PEOPLE = 2**53
 """More are counted by no table, and by no float64."""
 OTHER_SCHEMA = "another schema describes other people"
 
@@ -51,11 +51,11 @@ class _Quantity:
     better: Better
 
     def __post_init__(self) -> None:
-        ends = [one for one in (self.low, self.high) if one is not None]
-        if not all(map(math.isfinite, ends)) or ends != sorted(ends):
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
             raise ValueError(f"{self.shown[:200]!r} lies between no two numbers")
-        whole = isinstance(self.people, int) and 0 <= self.people <= PEOPLE  # the JSON is not trusted
-        if self.people is not None and not (whole and all(0 <= one <= 1 for one in ends)):
+        is_count = isinstance(self.people, int) and 0 <= self.people <= MAX_PEOPLE  # the JSON is not trusted
+        if self.people is not None and not (is_count and all(0 <= bound <= 1 for bound in bounds)):
             raise ValueError(f"{self.shown[:200]!r} is no share of people")
 
 
@@ -69,23 +69,23 @@ def load(path: Path) -> AuditResult:
         raise QueryError(f"--against {path}: cannot be read ({error.strerror}); name the JSON beside an audit's page") from None
     except (ValueError, RecursionError):
         raise QueryError(f"--against {path}: is no JSON; name the file that an audit wrote beside its page") from None
-    known = AuditResult.model_fields["format"].default
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != known:
-        raise QueryError(f"--against {path}: its format is {found!r}, expected {known!r}: the JSON beside an audit's page")
-    other = "another version of verifair wrote it: run that audit again"
+    expected = AuditResult.model_fields["format"].default
+    actual = content.get("format") if isinstance(content, dict) else None
+    if actual != expected:
+        raise QueryError(f"--against {path}: its format is {actual!r}, expected {expected!r}: the JSON beside an audit's page")
+    remedy = "another version of verifair wrote it: run that audit again"
     try:
         result = AuditResult.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise QueryError(f"--against {path}: {place}: {first['msg']}; {other}") from None
+        problem = error.errors()[0]
+        location = ".".join(map(str, problem["loc"]))
+        raise QueryError(f"--against {path}: {location}: {problem['msg']}; {remedy}") from None
     try:  # answers of analyses have no type here: read what is compared before any analysis runs
         for key in COMPARED:
             _quantities(result, key)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        found = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise QueryError(f"--against {path}: an answer has another shape than ours ({found}); {other}") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise QueryError(f"--against {path}: an answer has another shape than ours ({reason}); {remedy}") from None
     return result
 
 
@@ -94,7 +94,7 @@ def _with_pictures(content: Any) -> Any:
     if isinstance(content, dict):
         filled = {name: _with_pictures(value) for name, value in content.items()}
         return {**filled, "svg": ""} if set(content) == {"title", "alt"} else filled
-    return [_with_pictures(one) for one in content] if isinstance(content, list) else content
+    return [_with_pictures(item) for item in content] if isinstance(content, list) else content
 
 
 def compare(now: AuditResult, before: AuditResult) -> Comparison:
@@ -106,9 +106,9 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
         changes.append(_apart("decisions", None, why))
     else:
         table, model = all(same.values()), same["model"] and same["schema"]
-        other = "" if same["schema"] else OTHER_SCHEMA
+        difference = "" if same["schema"] else OTHER_SCHEMA
         for key in COMPARED:
-            why = "" if key == "decisions" else other or _other(now, before, key)
+            why = "" if key == "decisions" else difference or _question_difference(now, before, key)
             same_people = model if key in ("certify", "kmax") else table
             changes += _changes(_quantities(now, key), _quantities(before, key), why, same_people)
     changes += _not_compared(now, before)
@@ -119,27 +119,27 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
 def _not_compared(now: AuditResult, before: AuditResult) -> Iterator[QuantityChange]:
     """Yield a line for each analysis whose numbers are not compared, so that nobody takes them for unchanged."""
     for key in ("cst", "cec", "fgce"):
-        found = [section for section in (_section(now, key), _section(before, key)) if section is not None]
-        if found:
-            both = "its measurements are not compared: read them on both pages"
-            yield _apart(found[0].title, None, both if len(found) == 2 else "only one of the two audits has it")
+        sections = [section for section in (_section(now, key), _section(before, key)) if section is not None]
+        if sections:
+            text = "its measurements are not compared: read them on both pages"
+            yield _apart(sections[0].title, None, text if len(sections) == 2 else "only one of the two audits has it")
 
 
 def _digest(result: AuditResult, role: str) -> str | None:
-    return next((one.sha256 for one in result.sources if one.role.split(" ")[0] == role), None)
+    return next((source.sha256 for source in result.sources if source.role.split(" ")[0] == role), None)
 
 
 def _section(result: AuditResult, key: str) -> Section | None:
-    return next((one for one in result.sections if one.key == key), None)
+    return next((section for section in result.sections if section.key == key), None)
 
 
-def _other(now: AuditResult, before: AuditResult, key: str) -> str:
+def _question_difference(now: AuditResult, before: AuditResult, key: str) -> str:
     """Return the difference between the two questions of an analysis; empty if they are the same."""
     first, second = _section(now, key), _section(before, key)
     if first is None or second is None:
         return ""
-    apart = [name for name in ASKED.get(key, ()) if first.settings.get(name) != second.settings.get(name)]
-    return f"asked with another {' and '.join(apart)}" if apart else ""
+    names = [name for name in QUESTION_SETTINGS.get(key, ()) if first.settings.get(name) != second.settings.get(name)]
+    return f"asked with another {' and '.join(names)}" if names else ""
 
 
 def _quantities(result: AuditResult, key: str) -> dict[tuple[str, str], _Quantity]:
@@ -154,31 +154,31 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
         return
     for feature in result.protected:
         groups = result.decisions.of(feature)
-        for one in groups:
-            if not one.ranked:
+        for group in groups:
+            if not group.ranked:
                 continue
-            name, rate = f"{feature}: {one.group}", one.rate
-            shown = f"{percent(rate.mean)} of {one.people:,}"
+            name, rate = f"{feature}: {group.group}", group.rate
+            shown = f"{percent(rate.mean)} of {group.people:,}"
             yield ("rate of the favourable decision", name), _Quantity(
-                low=rate.mean, high=rate.mean, shown=shown, people=one.people, better=None)
-            if one.accuracy is not None:
-                yield ("accuracy", name), _Quantity(low=one.accuracy, high=one.accuracy, people=one.people, better="higher",
-                                                    shown=f"{percent(one.accuracy)} of {one.people:,}")  # fmt: skip
+                low=rate.mean, high=rate.mean, shown=shown, people=group.people, better=None)
+            if group.accuracy is not None:
+                yield ("accuracy", name), _Quantity(low=group.accuracy, high=group.accuracy, people=group.people, better="higher",
+                                                    shown=f"{percent(group.accuracy)} of {group.people:,}")  # fmt: skip
         # The reference has no interval. The lowest ratio is at most each group's; earlier versions had no bound for a rate of 0.
-        ratios = [one for one in groups if one.ratio is not None and (one.ratio_low is not None or one.ratio < 1)]
+        ratios = [group for group in groups if group.ratio is not None and (group.ratio_low is not None or group.ratio < 1)]
         if ratios:
-            worst = min(ratios, key=lambda one: one.ratio or 0.0)
-            low = min(one.ratio_low or 0.0 for one in ratios)
-            high = min((one.ratio_high for one in ratios if one.ratio_high is not None), default=None)
-            said = ratio_words(worst.ratio or 0.0, digits=3)
-            ends = f"{low:.3f} to {'?' if high is None else format(high, '.3f')}"
+            worst = min(ratios, key=lambda group: group.ratio or 0.0)
+            low = min(group.ratio_low or 0.0 for group in ratios)
+            high = min((group.ratio_high for group in ratios if group.ratio_high is not None), default=None)
+            ratio_text = ratio_words(worst.ratio or 0.0, digits=3)
+            interval = f"{low:.3f} to {'?' if high is None else format(high, '.3f')}"
             yield ("lowest rate by the highest (four-fifths)", feature), _Quantity(
-                low=low, high=high, people=None, better="higher", shown=f"{said} ({ends}, {worst.group})")
+                low=low, high=high, people=None, better="higher", shown=f"{ratio_text} ({interval}, {worst.group})")
 
 
 def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
     """Yield the shares of the table's people who would be decided otherwise with another value of a feature."""
-    people = {feature: one["people"] for feature, one in by_feature(result, "exchanged")}
+    people = {feature: answer["people"] for feature, answer in by_feature(result, "exchanged")}
     for feature, low, high, shown in flips(result):
         yield ("people of the table decided otherwise with another value", feature), _Quantity(
             low=low, high=high, people=people[feature], better="lower", shown=shown,
@@ -188,23 +188,23 @@ def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
 def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:
     """Yield the quantities that one analysis proved, by feature."""
     section = _section(result, key)
-    standings = {one.checked for one in section.evidence} if section is not None else set()
+    statuses = {proof.checked for proof in section.evidence} if section is not None else set()
     if key == "pba":
-        for feature, rows, proved, late, delta in biased(result):
+        for feature, rows, proved, undecided, delta in biased(result):
             yield (f"people with a proved persistent bias (delta {delta:g})", feature), _Quantity(
-                low=proved / rows, people=rows, better="lower", high=(proved + late) / rows,
-                shown=f"{proved:,} of {rows:,}" + (f" ({late:,} not decided)" if late else ""),
+                low=proved / rows, people=rows, better="lower", high=(proved + undecided) / rows,
+                shown=f"{proved:,} of {rows:,}" + (f" ({undecided:,} not decided)" if undecided else ""),
             )
     if key == "certify":
         for feature, low, high, shown in gaps(result):
             yield ("largest gap of the probability", feature), _Quantity(
                 low=low, high=high, shown=shown, people=None, better="lower")
-        for feature, fair, most, shown in shares(result):
+        for feature, fair, upper, shown in shares(result):
             yield ("share of possible people treated alike", feature), _Quantity(
-                low=None if fair is None else float(fair), high=None if most is None else float(most), shown=shown, people=None,
+                low=None if fair is None else float(fair), high=None if upper is None else float(upper), shown=shown, people=None,
                 better="higher")
     if key == "kmax" and section is not None and "lower" in section.answer:
-        low, high = section.answer["lower"], section.answer["upper"] if standings == {"accepted"} else None
+        low, high = section.answer["lower"], section.answer["upper"] if statuses == {"accepted"} else None
         shown = f"{low} to {high}" if low != high else f"{low}"
         yield ("outcome buckets of one person", ", ".join(section.settings.get("protected", ()))), _Quantity(
             low=low, high=high, shown=shown, people=None, better="lower")
@@ -235,19 +235,19 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool)
 
     same: both are of one model, and of one table if of people.
     """
-    ends = [one for one in (first.low, first.high, second.low, second.high) if one is not None]
-    if len(ends) < 4:
+    bounds = [bound for bound in (first.low, first.high, second.low, second.high) if bound is not None]
+    if len(bounds) < 4:
         return QuantityChange(what=what, of=of, before=first.shown, now=second.shown, low=None, high=None, standing="not clear",
                       why="one end is not known")  # fmt: skip
-    (a, b, c, d), why = ends, ""
+    (a, b, c, d), why = bounds, ""
     low, high = c - b, d - a
     if first.people and second.people:
         low = wilson_of(c, second.people)[0] - wilson_of(b, first.people)[1]
         high = wilson_of(d, second.people)[1] - wilson_of(a, first.people)[0]
         why = "" if (a, c) == (b, d) else "not all were decided"
     standing: Any = "not clear"
-    decided, counted = (a, c) == (b, d), first.people is not None
-    certain = (same and decided) if counted else (same or decided)
+    decided, is_count = (a, c) == (b, d), first.people is not None
+    certain = (same and decided) if is_count else (same or decided)
     if certain and (a, b, first.people) == (c, d, second.people):
         standing = "unchanged"
     elif low > 0 or high < 0:

@@ -15,7 +15,7 @@ from encoders.network import Array, Booleans, Integers
 from encoders.probability.shares import probabilities
 from verifair.auditing.subject import AuditSubject
 from verifair.checker.words import counted
-from verifair.datasets.groups import MANY, group_of
+from verifair.datasets.groups import MAX_GROUPS, group_of
 from verifair.datasets.stream import Stream
 from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
@@ -92,19 +92,19 @@ class Decisions(Shape):
     """The scores' bins, for other thresholds; null: the decision has none (three classes and more)."""
 
     def of(self, feature: str) -> tuple[GroupDecisions, ...]:
-        return tuple(one for one in self.groups if one.feature == feature)
+        return tuple(group for group in self.groups if group.feature == feature)
 
     @property
     def table(self) -> DataTable:
         """Return the groups for the page: counts, rates with intervals, ratios, accuracy."""
         rows = [
             {
-                "by": one.feature, "group": one.group, "people": one.people, "rate": percent(one.rate.mean),
-                "95 % interval": f"{percent(one.rate.low)} to {percent(one.rate.high)}",
-                "ratio to the highest": _ratio(one), "four-fifths": _passes(one),
-                "accuracy": None if one.accuracy is None else percent(one.accuracy),
+                "by": group.feature, "group": group.group, "people": group.people, "rate": percent(group.rate.mean),
+                "95 % interval": f"{percent(group.rate.low)} to {percent(group.rate.high)}",
+                "ratio to the highest": _ratio(group), "four-fifths": _passes(group),
+                "accuracy": None if group.accuracy is None else percent(group.accuracy),
             }
-            for one in self.groups
+            for group in self.groups
         ]
         note = (
             f"All {self.people:,} rows. rate: share with the favourable decision. Groups of fewer than {SMALL} people are shown "
@@ -125,21 +125,21 @@ def decisions(subject: AuditSubject) -> Decisions | None:
         return None
     cuts = _medians(schema, data, [name for name in subject.protected if schema[name].numeric])
     scale, labels, people, favourable = _scale(subject, data), _Labels.of(schema, data), 0, 0
-    counted: dict[str, dict[str, GroupCounts]] = {name: {} for name in subject.protected}
+    counts: dict[str, dict[str, GroupCounts]] = {name: {} for name in subject.protected}
     for frame in data.chunks():
         x = schema.encode(schema.raw(frame))
         favoured = schema.outcome.favourable(decided(subject.network, x))
         people, favourable, right = people + len(x), favourable + int(favoured.sum()), labels.right(frame, favoured)
-        place = np.zeros(len(x), np.int64) if scale is None else _place(subject, scale, _scores(subject, x), favoured)
-        for name, groups in counted.items():
-            count(groups, group_of(schema, frame, name, [cuts[name]] if name in cuts else None), favoured, right, place)
-    lines = [line for name, groups in counted.items() for line in rates(name, groups, known=labels.known)]
-    found = described(lines, cuts, people=people, favoured=favourable, favourable=subject.favourable)
+        bins = np.zeros(len(x), np.int64) if scale is None else _bins_of(subject, scale, _scores(subject, x), favoured)
+        for name, groups in counts.items():
+            count(groups, group_of(schema, frame, name, [cuts[name]] if name in cuts else None), favoured, right, bins)
+    lines = [line for name, groups in counts.items() for line in rates(name, groups, known=labels.known)]
+    result = described(lines, cuts, people=people, favoured=favourable, favourable=subject.favourable)
     histograms = tuple(
-        ScoreHistogram(feature=name, group=word, bins=tuple(at.tolist()), people=tuple(groups[word].bins[at].tolist()))
-        for name, groups in counted.items() for word in sorted(groups) for at in [np.flatnonzero(groups[word].bins)]
+        ScoreHistogram(feature=name, group=word, bins=tuple(filled.tolist()), people=tuple(groups[word].bins[filled].tolist()))
+        for name, groups in counts.items() for word in sorted(groups) for filled in [np.flatnonzero(groups[word].bins)]
     )
-    return found.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": histograms})})
+    return result.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": histograms})})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -157,13 +157,13 @@ def count(groups: dict[str, GroupCounts], group: pd.Series, favoured: Booleans, 
     favourably, whether rightly, and the bin of its score."""
     names = group.to_numpy(dtype=object).astype(str)
     for name in np.unique(names):
-        mine, one = names == name, groups.setdefault(str(name), GroupCounts())
-        one.people += int(mine.sum())
-        one.favourable += int(favoured[mine].sum())
-        one.right += int(right[mine].sum())
-        new = np.bincount(place[mine], minlength=len(one.bins))
-        new[: len(one.bins)] += one.bins
-        one.bins = new
+        members, group_counts = names == name, groups.setdefault(str(name), GroupCounts())
+        group_counts.people += int(members.sum())
+        group_counts.favourable += int(favoured[members].sum())
+        group_counts.right += int(right[members].sum())
+        histogram = np.bincount(place[members], minlength=len(group_counts.bins))
+        histogram[: len(group_counts.bins)] += group_counts.bins
+        group_counts.bins = histogram
 
 
 @dataclass(kw_only=True, eq=False)
@@ -188,8 +188,8 @@ class _Labels:
         """Return (B,) True where a decision of a chunk equals the label."""
         if self.known:
             try:
-                found: Booleans = self.schema.outcome.favourable(self.schema.labels(frame, names=self.names)) == favoured
-                return found
+                correct: Booleans = self.schema.outcome.favourable(self.schema.labels(frame, names=self.names)) == favoured
+                return correct
             except VerifairError:
                 self.known = False
         return np.zeros(len(frame), dtype=bool)
@@ -213,31 +213,31 @@ def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
     if model.outputs > 2:
         return None
     if rule.of == "value":
-        at, low, high = rule.at, rule.at, rule.at
+        threshold, low, high = rule.at, rule.at, rule.at
         for frame in data.chunks():
             scores = _scores(subject, schema.encode(schema.raw(frame)))
             low, high = min(float(scores.min()), low), max(float(scores.max()), high)
     else:
-        at, low, high = float(probabilities(model, np.array(rule.at))), 0.0, 1.0
+        threshold, low, high = float(probabilities(model, np.array(rule.at))), 0.0, 1.0
     step = (high - low) / BINS
-    below, above = (math.floor(room / step) if step else 0 for room in (at - low, high - at))
-    edges = np.unique(at + step * np.arange(-below, above + 1))
+    below, above = (math.floor(width / step) if step else 0 for width in (threshold - low, high - threshold))
+    edges = np.unique(threshold + step * np.arange(-below, above + 1))
     return ScoreScale(
-        quantity=schema.quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=upwards(rule),
+        quantity=schema.quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, threshold)), above=upwards(rule),
         histograms=(),
     )
 
 
-def _place(subject: AuditSubject, scale: ScoreScale, scores: Array, favoured: Booleans) -> Integers:
+def _bins_of(subject: AuditSubject, scale: ScoreScale, scores: Array, favoured: Booleans) -> Integers:
     """Return (B,) the number of edges below each row's score.
 
     At the model's own threshold the exact decisions `favoured` (B,) count, not the scores in float64.
     """
     rule = subject.schema.outcome
-    inside = rule.operator in (">=", "<") and rule.of != "class"  # a score at an edge lies above it
-    place = np.searchsorted(np.array(scale.edges), scores, side="right" if inside else "left")
-    place = np.where(favoured == scale.above, np.maximum(place, scale.own + 1), np.minimum(place, scale.own))
-    return np.asarray(place, dtype=np.int64)
+    edge_above = rule.operator in (">=", "<") and rule.of != "class"  # a score at an edge lies above it
+    bins = np.searchsorted(np.array(scale.edges), scores, side="right" if edge_above else "left")
+    bins = np.where(favoured == scale.above, np.maximum(bins, scale.own + 1), np.minimum(bins, scale.own))
+    return np.asarray(bins, dtype=np.int64)
 
 
 def described(
@@ -245,12 +245,12 @@ def described(
 ) -> Decisions:
     """Return the groups with one sentence for each feature.   people, favoured: numbers in the table.   favourable: the outcome's
     name."""
-    by: dict[str, list[GroupDecisions]] = {}
-    for one in groups:
-        by.setdefault(one.feature, []).append(one)
+    groups_of: dict[str, list[GroupDecisions]] = {}
+    for group in groups:
+        groups_of.setdefault(group.feature, []).append(group)
     return Decisions(
         people=people, favourable=favoured, groups=tuple(groups), cuts=dict(cuts),
-        statements=tuple(_statement(name, own, favourable) for name, own in by.items()),
+        statements=tuple(_statement(name, members, favourable) for name, members in groups_of.items()),
     )
 
 
@@ -261,137 +261,137 @@ def _medians(schema: Schema, data: Stream, names: Sequence[str]) -> dict[str, fl
     index = [schema.index(name) for name in names]
     values = np.concatenate([schema.raw(frame)[:, index] for frame in data.chunks()])
     return {
-        name: float(np.median(column)) for name, column in zip(names, values.T, strict=True) if len(np.unique(column)) > MANY
+        name: float(np.median(column)) for name, column in zip(names, values.T, strict=True) if len(np.unique(column)) > MAX_GROUPS
     }
 
 
 def rates(feature: str, groups: Mapping[str, GroupCounts], *, known: bool) -> list[GroupDecisions]:
     """Return the groups of one feature, largest first.   known: whether there are labels."""
     names = sorted(groups)
-    people, good, right = (np.array([getattr(groups[name], what) for name in names]) for what in ("people", "favourable", "right"))
+    people, good, right = (np.array([getattr(groups[name], key) for name in names]) for key in ("people", "favourable", "right"))
     ranked = [n for n in range(len(names)) if people[n] >= SMALL]
     best = max(ranked, key=lambda n: (good[n] / people[n], people[n])) if len(ranked) > 1 else None
-    z, found = critical(level_of_pairs(len(ranked)), 2), []
+    z, result = critical(level_of_pairs(len(ranked)), 2), []
     for n in sorted(range(len(names)), key=lambda n: (-people[n], names[n])):
         rate = float(good[n] / people[n])
-        least, most = wilson_of(rate, int(people[n]))
-        to_best, low, high = (None, None, None) if best is None or n not in ranked else _against(n, best, good, people, z)
-        found.append(GroupDecisions(
+        lower, upper = wilson_of(rate, int(people[n]))
+        to_best, low, high = (None, None, None) if best is None or n not in ranked else _ratio_to(n, best, good, people, z)
+        result.append(GroupDecisions(
             feature=feature, group=names[n], people=int(people[n]), favourable=int(good[n]),
-            rate=Interval(mean=rate, low=least, high=most), ranked=n in ranked, ratio=to_best, ratio_low=low, ratio_high=high,
+            rate=Interval(mean=rate, low=lower, high=upper), ranked=n in ranked, ratio=to_best, ratio_low=low, ratio_high=high,
             accuracy=float(right[n] / people[n]) if known else None,
         ))  # fmt: skip
-    return found
+    return result
 
 
 def quantile(groups: Sequence[GroupDecisions]) -> float:
     """Return the z of the intervals of a feature's ratios."""
-    return critical(level_of_pairs(sum(one.ranked for one in groups)), 2)
+    return critical(level_of_pairs(sum(group.ranked for group in groups)), 2)
 
 
-def _against(n: int, best: int, good: Integers, people: Integers, z: float) -> tuple[float | None, float | None, float | None]:
+def _ratio_to(n: int, best: int, good: Integers, people: Integers, z: float) -> tuple[float | None, float | None, float | None]:
     """Return the ratio of a group's rate to the reference's, with its interval at z."""
     if not good[best]:
         return None, None, None
     if n == best:
         return 1.0, None, None
-    a, all_a, b, all_b = (int(one) for one in (good[n], people[n], good[best], people[best]))
+    a, all_a, b, all_b = (int(number) for number in (good[n], people[n], good[best], people[best]))
     low, high = ratio(np.array(a / all_a), all_a, np.array(b / all_b), all_b, z)
     return a * all_b / (all_a * b), float(low), float(high)  # whole numbers, rounded once, so that exactly 4/5 is 0.8
 
 
 def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:
     """Return the group that the others of its feature are compared with. Raises StopIteration if none are compared."""
-    return next(one for one in groups if one.ratio == 1 and one.ratio_low is None)
+    return next(group for group in groups if group.ratio == 1 and group.ratio_low is None)
 
 
 def lowest(groups: Sequence[GroupDecisions]) -> GroupDecisions:
     """Return the group with the lowest rate among those compared with the reference; among equal ones the largest."""
     best = reference(groups)
-    others = [one for one in groups if one.ratio is not None and one is not best]
-    return min(others, key=lambda one: (one.rate.mean, -one.people))
+    others = [group for group in groups if group.ratio is not None and group is not best]
+    return min(others, key=lambda group: (group.rate.mean, -group.people))
 
 
 def not_compared(groups: Sequence[GroupDecisions], favourable: str) -> str | None:
     """Return the reason that the rates of a feature's groups are not compared; None if they are."""
-    if any(one.ratio is not None for one in groups):
+    if any(group.ratio is not None for group in groups):
         return None
-    enough = sum(one.ranked for one in groups)
-    if enough < 2:
-        return f"{enough} of {counted(len(groups), 'group', 'groups')} has {SMALL} people or more"
+    comparable = sum(group.ranked for group in groups)
+    if comparable < 2:
+        return f"{comparable} of {counted(len(groups), 'group', 'groups')} has {SMALL} people or more"
     return f"nobody in a group of {SMALL} people or more gets {favourable}"
 
 
-def fails(one: GroupDecisions) -> bool:
+def fails(group: GroupDecisions) -> bool:
     """Return True if a group fails the four-fifths rule, which applies to the rates as they are."""
-    return one.ratio is not None and one.ratio < FOUR_FIFTHS
+    return group.ratio is not None and group.ratio < FOUR_FIFTHS
 
 
-def clear(one: GroupDecisions) -> bool:
+def clear(group: GroupDecisions) -> bool:
     """Return True if the interval of the ratio lies on one side of four fifths; a group without an interval is clear."""
-    return one.ratio_low is None or one.ratio_high is None or one.ratio_high < FOUR_FIFTHS or one.ratio_low >= FOUR_FIFTHS
+    return group.ratio_low is None or group.ratio_high is None or group.ratio_high < FOUR_FIFTHS or group.ratio_low >= FOUR_FIFTHS
 
 
-def _passes(one: GroupDecisions) -> str:
-    if one.ratio is None:
+def _passes(group: GroupDecisions) -> str:
+    if group.ratio is None:
         return "not compared"
-    return ("fails" if fails(one) else "passes") + ("" if clear(one) else ", uncertain")
+    return ("fails" if fails(group) else "passes") + ("" if clear(group) else ", uncertain")
 
 
-def _ratio(one: GroupDecisions) -> str:
-    if one.ratio is None:
+def _ratio(group: GroupDecisions) -> str:
+    if group.ratio is None:
         return "-"
-    ends = "" if one.ratio_low is None or one.ratio_high is None else f" ({one.ratio_low:.2f} to {one.ratio_high:.2f})"
-    return ratio_words(one.ratio) + ends
+    interval = "" if group.ratio_low is None or group.ratio_high is None else f" ({group.ratio_low:.2f} to {group.ratio_high:.2f})"
+    return ratio_words(group.ratio) + interval
 
 
 def ratio_words(ratio: float, threshold: float = FOUR_FIFTHS, digits: int = 2) -> str:
     """Return a ratio with enough decimals to show on which side of the threshold it lies, and that it is not 0."""
-    for more in range(digits, 17):
-        said = f"{ratio:.{more}f}"
-        if (float(said) < threshold) == (ratio < threshold) and (float(said) == 0) == (ratio == 0):
-            return said
+    for decimals in range(digits, 17):
+        text = f"{ratio:.{decimals}f}"
+        if (float(text) < threshold) == (ratio < threshold) and (float(text) == 0) == (ratio == 0):
+            return text
     return repr(ratio)
 
 
 def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) -> Statement:
     """Return the sentence of one feature: its lowest group against its highest, or why groups are not compared."""
-    why = not_compared(groups, favourable)
-    if why is not None:
-        text, tone = f"{feature}: rates of groups are not compared, for {why}.", Tone.PLAIN
+    reason = not_compared(groups, favourable)
+    if reason is not None:
+        text, tone = f"{feature}: rates of groups are not compared, for {reason}.", Tone.PLAIN
     else:
         low, high = lowest(groups), reference(groups)
-        said = " and ".join(
-            f"{one.group} {percent(one.rate.mean)} ({counted(one.people, 'person', 'people')})" for one in (low, high)
+        comparison = " and ".join(
+            f"{group.group} {percent(group.rate.mean)} ({counted(group.people, 'person', 'people')})" for group in (low, high)
         )
         end = "which fails the four-fifths rule" if fails(low) else "which passes the four-fifths rule"
         end += "" if clear(low) else f" ({'fails' if not fails(low) else 'passes'} at one end of the 95 % interval)"
-        text = f"{feature}: the model gives {favourable} to {said}; ratio {_ratio(low)}, {end}."
+        text = f"{feature}: the model gives {favourable} to {comparison}; ratio {_ratio(low)}, {end}."
         tone = Tone.BAD if fails(low) and clear(low) else Tone.WATCH if fails(low) or not clear(low) else Tone.PLAIN
-    small = sum(not one.ranked for one in groups)
-    if small and why is None:
+    small = sum(not group.ranked for group in groups)
+    if small and reason is None:
         text += f" Groups of fewer than {SMALL} people ({small}) are not compared."
     return Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=True)
 
 
 LETTERS = 32
 """Most letters of a group's name on the picture."""
-SHOWN = 24
+MAX_DRAWN = 24
 """Groups on the picture, the largest; the table has all."""
 
 
 def plot(groups: Sequence[GroupDecisions], favourable: str, path: Path) -> None:
     """Draw a line for each group: its rate with the 95 % interval; groups too small to be compared are grey."""
-    shown = sorted(groups, key=lambda one: -one.people)[:SHOWN]
-    shown = [one for one in groups if one in shown]
-    features = list(dict.fromkeys(one.feature for one in shown))
-    with figure(path, (4.8, 0.8 + 0.4 * len(shown))) as drawn:
-        (axis,) = drawn.axes
-        for place, one in enumerate(shown):
-            color = COLORS[features.index(one.feature) % 6] if one.ranked else COLORS[6]
-            axis.plot([100 * one.rate.low, 100 * one.rate.high], [place, place], color=color, linewidth=3, alpha=0.5)
-            axis.plot(100 * one.rate.mean, place, "o", color=color, markersize=7)
-        names = [f"{shorten(f'{one.feature}: {one.group}', LETTERS)}\nn = {one.people:,}" for one in shown]
+    shown = sorted(groups, key=lambda group: -group.people)[:MAX_DRAWN]
+    shown = [group for group in groups if group in shown]
+    features = list(dict.fromkeys(group.feature for group in shown))
+    with figure(path, (4.8, 0.8 + 0.4 * len(shown))) as picture:
+        (axis,) = picture.axes
+        for y, group in enumerate(shown):
+            color = COLORS[features.index(group.feature) % 6] if group.ranked else COLORS[6]
+            axis.plot([100 * group.rate.low, 100 * group.rate.high], [y, y], color=color, linewidth=3, alpha=0.5)
+            axis.plot(100 * group.rate.mean, y, "o", color=color, markersize=7)
+        names = [f"{shorten(f'{group.feature}: {group.group}', LETTERS)}\nn = {group.people:,}" for group in shown]
         axis.set_yticks(range(len(shown)), names)
         axis.invert_yaxis()
         axis.set_xlim(0, 100)

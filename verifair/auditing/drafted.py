@@ -14,7 +14,7 @@ import pandas as pd
 from encoders.network import Model, Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
-from verifair.datasets.groups import MANY
+from verifair.datasets.groups import MAX_GROUPS
 from verifair.errors import QueryError
 from verifair.files import filled
 from verifair.models.read import read
@@ -39,19 +39,19 @@ def chosen(
     cuts: of sensitive numbers, as `medians` returns them; they define the groups of `fgce` and `cec`. Certified reasons are for
     piecewise-linear networks only.
     """
-    usual = {name: dict(settings) for name, settings in ANALYSES.items()}
+    defaults = {name: dict(settings) for name, settings in ANALYSES.items()}
     if not (isinstance(model, Network) and model.piecewise_linear):
-        del usual["cec"]["certify"]
+        del defaults["cec"]["certify"]
     if cuts:
         for name in ("fgce", "cec"):
-            usual[name]["split"] = cuts
+            defaults[name]["split"] = cuts
     if analyses is None:
-        return usual
-    listed = [analyses] if isinstance(analyses, str) else list(analyses)
-    unknown = [name for name in listed if name not in known_analyses()]
+        return defaults
+    names = [analyses] if isinstance(analyses, str) else list(analyses)
+    unknown = [name for name in names if name not in known_analyses()]
     if unknown:
         raise QueryError(f"analyses: {unknown[0]!r}: unknown analysis; {nearest(str(unknown[0]), known_analyses())}")
-    return analyses if isinstance(analyses, Mapping) else {name: usual.get(name, {}) for name in listed}
+    return analyses if isinstance(analyses, Mapping) else {name: defaults.get(name, {}) for name in names}
 
 
 def medians(schema: Schema, table: pd.DataFrame | Path, sensitive: Sequence[str]) -> dict[str, list[float]]:
@@ -65,7 +65,7 @@ def medians(schema: Schema, table: pd.DataFrame | Path, sensitive: Sequence[str]
         return {}
     frame = read_table(table, columns=numbers) if isinstance(table, Path) else table
     columns = {name: pd.to_numeric(frame[name], errors="coerce").dropna() for name in numbers if name in frame.columns}
-    return {name: [float(f"{column.median():g}")] for name, column in columns.items() if column.nunique() > MANY}
+    return {name: [float(f"{column.median():g}")] for name, column in columns.items() if column.nunique() > MAX_GROUPS}
 
 
 def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
@@ -80,10 +80,10 @@ def sections_of(
     model: str, schema: str, data: Mapping[str, Any] | None, sensitive: Sequence[str], analyses: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the sections of an audit file that names these files.   data: the section of the table; None without a table."""
-    named: dict[str, Mapping[str, Any]] = {"model": {"file": model}, "schema": {"file": schema}}
-    named |= {} if data is None else {"data": data}
-    named |= {"sensitive": {"features": list(sensitive)}} if sensitive else {}
-    return named | {f"analyses.{name}": settings for name, settings in analyses.items()}
+    sections: dict[str, Mapping[str, Any]] = {"model": {"file": model}, "schema": {"file": schema}}
+    sections |= {} if data is None else {"data": data}
+    sections |= {"sensitive": {"features": list(sensitive)}} if sensitive else {}
+    return sections | {f"analyses.{name}": settings for name, settings in analyses.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,31 +112,31 @@ def drafted_files(
     if not sensitive and schema is None:
         raise QueryError("--model needs --sensitive NAME, once for each sensitive feature, or a --schema that declares them")
     network = read(model)
-    described = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
+    schema_file = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
     audit = page.with_name(f"{page.stem}.audit.toml")
     folder = page.resolve().parent
-    one, two, three = (os.path.relpath(path.resolve(), folder) for path in (model, described, data))
+    model_name, schema_name, data_name = (os.path.relpath(path.resolve(), folder) for path in (model, schema_file, data))
     if schema is None:
         table = read_table(data)
         text = draft(table, target=str(target), positive=positive, protected=sensitive, model=network)
         cuts = medians(Schema.loads(text), table, sensitive)
     else:
         cuts = medians(Schema.load(schema), data, sensitive)
-    sections = sections_of(one, two, {"file": three, **rows}, sensitive, chosen(None, network, cuts))
+    sections = sections_of(model_name, schema_name, {"file": data_name, **rows}, sensitive, chosen(None, network, cuts))
     texts = [(audit, audit_text({"title": f"Audit of {model.name}"}, sections), f"run it with verifair audit {audit} --out {page}")]
     if schema is None:
-        texts.insert(0, (described, text, f"pass it with --schema {described} in place of --target"))
+        texts.insert(0, (schema_file, text, f"pass it with --schema {schema_file} in place of --target"))
     for path, text, remedy in texts:
         if os.path.lexists(path) and not (path.is_file() and path.read_text(encoding="utf-8") == text):
             raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
-    parents = [str(path.resolve().parent) for path in (model, described, data, audit)]
+    parents = [str(path.resolve().parent) for path in (model, schema_file, data, audit)]
     written = [path for path, _, _ in texts if not path.exists()]
     with filled(page.parent):
         try:
             for path, text, _ in texts:
                 if path in written:
                     save_text(path, text)
-            yield DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
+            yield DraftedFiles(audit=audit, schema=schema_file, drafted=schema is None, root=Path(os.path.commonpath(parents)))
         except BaseException:
             for path in written:
                 path.unlink(missing_ok=True)

@@ -59,10 +59,10 @@ class QuantityChange(Shape):
     @property
     def text(self) -> str:
         """The values before and now, the difference, and the reason if they are not compared, in one line."""
-        about = f"{self.what}, {self.of}" if self.of else self.what
+        quantity = f"{self.what}, {self.of}" if self.of else self.what
         values = f": {self.before or 'not there'}, now {self.now or 'not there'}" if self.before or self.now else ""
         details = [f"difference {self.difference}" if self.difference else "", self.why]
-        return about + values + "".join(f"; {one}" for one in details if one)
+        return quantity + values + "".join(f"; {detail}" for detail in details if detail)
 
 
 STANDINGS = ("worse", "better", "moved", "not clear", "unchanged", "incomparable")
@@ -81,18 +81,18 @@ class Comparison(Shape):
     changes: tuple[QuantityChange, ...]
 
     def count(self, standing: str) -> int:
-        return sum(one.standing == standing for one in self.changes)
+        return sum(change.standing == standing for change in self.changes)
 
     @property
     def table(self) -> DataTable:
         """Return the changes for the page, worse ones first."""
         rows = [
             {
-                "quantity": one.what, "of": one.of or "", "before": one.before or "", "now": one.now or "",
-                "difference": one.difference,
-                "standing": one.standing + (f": {one.why}" if one.why else ""),
+                "quantity": change.what, "of": change.of or "", "before": change.before or "", "now": change.now or "",
+                "difference": change.difference,
+                "standing": change.standing + (f": {change.why}" if change.why else ""),
             }
-            for standing in STANDINGS for one in self.changes if one.standing == standing
+            for standing in STANDINGS for change in self.changes if change.standing == standing
         ]
         note = (
             "difference: now less before; of shares of people between the ends of their 95 % intervals (Wilson), of what was "
@@ -105,11 +105,11 @@ class Comparison(Shape):
     @property
     def headline(self) -> str:
         """The numbers of changes, in one sentence."""
-        counts = [f"{self.count(one)} {one}" for one in STANDINGS
-                if self.count(one)]  # fmt: skip
+        counts = [f"{self.count(standing)} {standing}" for standing in STANDINGS
+                if self.count(standing)]  # fmt: skip
         parts = (("another model", self.same_model), ("another schema", self.same_schema), ("other data", self.same_data))
-        about = " and ".join(name for name, same in parts if not same) or "the same model, schema and data"
-        return f"Compared with {self.title} ({about}): {', '.join(counts) or 'nothing to compare'}."
+        difference = " and ".join(name for name, same in parts if not same) or "the same model, schema and data"
+        return f"Compared with {self.title} ({difference}): {', '.join(counts) or 'nothing to compare'}."
 
 
 class AuditResult(Shape):
@@ -149,8 +149,8 @@ class AuditResult(Shape):
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        measured = () if self.decisions is None else self.decisions.statements
-        return (*measured, *(statement for section in self.sections for statement in section.statements))
+        decisions = () if self.decisions is None else self.decisions.statements
+        return (*decisions, *(statement for section in self.sections for statement in section.statements))
 
     @property
     def command(self) -> str | None:

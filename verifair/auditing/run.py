@@ -49,7 +49,7 @@ LAST = ("kmax", "pba", "certify")
 """Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""
 MARK = ".verifair-audit"
 """Says that a folder is ours, to be replaced."""
-KEPT = "resume"
+RESUME = "resume"
 """Name of the subfolder with finished sections."""
 Tell = Callable[[str, str, int, int], None]
 
@@ -82,51 +82,51 @@ class Places:
 
 
 def run(
-    file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, effort: float, only: Sequence[str], tell: Tell,
+    file: AuditFile, subject: AuditSubject, places: Places, config: Run, *, effort: float, only: Sequence[str], tell: Tell,
     done: Callable[[Section], None], against: AuditResult | None = None,
 ) -> AuditResult:
     """Run the analyses of an audit file, and write page, JSON and proofs.
 
-    how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
+    config: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
     tell(key, what, done, total): progress of an analysis.   done: receives every finished section.   against: an audit to compare
     with. After Ctrl-C or a kill an older page is unchanged, and finished sections are kept for `resume`. Raises Disagreement,
     QueryError.
     """
     require("matplotlib", "plots", "the page of an audit")
     ready(subject.network)
-    started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
-    sources = _sources(wanted, subject)
+    started, timestamp = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    analyses = {key: settings for key, settings in file.analyses.items() if not only or key in only}
+    sources = _sources(analyses, subject)
     options = subject.check_options(places.page.resolve().parent)
     measured = decisions(subject)
-    _prepare(places, how.resume)
+    _prepare(places, config.resume)
     sections: dict[str, Section] = {}
-    with clock.counted(started + how.timeout) as counted:
-        for n, key in enumerate(sorted(wanted, key=_turn)):
-            asked = wanted[key]
-            left = max(effort - counted.spent, 1e-3)
-            share = min(left, asked.effort) if asked.effort is not None else left / (len(wanted) - n)
-            pin = _pin(key, asked, subject, how.seed, options)
-            section = _kept(places, key, pin, share) if how.resume else None
+    with clock.counted(started + config.timeout) as timer:
+        for n, key in enumerate(sorted(analyses, key=_turn)):
+            analysis = analyses[key]
+            remaining = max(effort - timer.spent, 1e-3)
+            share = min(remaining, analysis.effort) if analysis.effort is not None else remaining / (len(analyses) - n)
+            pin = _pin(key, analysis, subject, config.seed, options)
+            section = _saved_section(places, key, pin, share) if config.resume else None
             if section is None:
                 work = Work(
-                    deadline=counted.spent + share, seed=how.seed, jobs=how.jobs, folder=places.work, shown=places.final.name,
-                    options=options, resume=how.resume, tell=partial(tell, key), bar=_bar(key, tell), checks=0.2,
+                    deadline=timer.spent + share, seed=config.seed, jobs=config.jobs, folder=places.work, shown=places.final.name,
+                    options=options, resume=config.resume, tell=partial(tell, key), bar=_bar(key, tell), checks=0.2,
                     store=places.work / f"{key}.sqlite",
                 )
-                section = _one(key, asked, subject, work, share)
-                if counted.cut:
-                    section = _cut(section, how.timeout)
-                section = _keep(places, section, pin, share, counted.cut)
+                section = _run_one(key, analysis, subject, work, share)
+                if timer.cut:
+                    section = _with_cut_note(section, config.timeout)
+                section = _save_section(places, section, pin, share, timer.cut)
             sections[key] = section
             done(section)
     result = AuditResult(
-        title=file.title, decisions=measured, sections=[sections[key] for key in wanted], sources=list(sources),
+        title=file.title, decisions=measured, sections=[sections[key] for key in analyses], sources=list(sources),
         rows=0 if subject.data is None else subject.data.count, treated=subject.treated + subject.without,
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
-        started=now, seconds=time.monotonic() - started, effort=effort, seed=how.seed, versions=versions(), gate=None,
-        what_if=what_if(subject, [sections[key] for key in wanted]) if file.head.what_if else None,
+        started=timestamp, seconds=time.monotonic() - started, effort=effort, seed=config.seed, versions=versions(), gate=None,
+        what_if=what_if(subject, [sections[key] for key in analyses]) if file.head.what_if else None,
     )  # fmt: skip
     if file.gate is not None:
         result = result.model_copy(update={"gate": gate(file.gate, result)})
@@ -141,22 +141,22 @@ def _turn(key: str) -> tuple[int, int]:
     return (LAST.index(key) + 1, 0) if key in LAST else (0, -known_analyses().index(key))
 
 
-def _section(key: str, asked: Analysis, subject: AuditSubject, work: Work) -> Section:
+def _section(key: str, analysis: Analysis, subject: AuditSubject, work: Work) -> Section:
     """Run one analysis by its own system."""
-    settings = asked.settings
+    settings = analysis.settings
     if "protected" in type(settings).model_fields and not settings.protected:
         settings = settings.model_copy(update={"protected": subject.protected})
     section: Section = system(key).part("statements", "section")(settings, subject, work)
     return section
 
 
-def _sources(wanted: Mapping[str, Analysis], subject: AuditSubject) -> tuple[Source, ...]:
+def _sources(analyses: Mapping[str, Analysis], subject: AuditSubject) -> tuple[Source, ...]:
     """Return all files, also those of the analyses, so that a wrong path is found before the run."""
-    more: list[Source] = []
-    for key, asked in wanted.items():
+    result: list[Source] = []
+    for key, analysis in analyses.items():
         sources = system(key).optional("statements", "sources")
-        more += sources(asked.settings, subject) if sources else []
-    return (*subject.sources, *more)
+        result += sources(analysis.settings, subject) if sources else []
+    return (*subject.sources, *result)
 
 
 def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
@@ -164,42 +164,42 @@ def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
     return lambda label: nullcontext(partial(tell, key, label))
 
 
-def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: float) -> Section:
+def _run_one(key: str, analysis: Analysis, subject: AuditSubject, work: Work, share: float) -> Section:
     """Run one analysis, and return its section also if it fails."""
     started = time.monotonic()
     try:
-        section = _section(key, asked, subject, work)
+        section = _section(key, analysis, subject, work)
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume continues here
         raise
     except OutOfTime as error:
         message = f"Not decided with an effort of {share:.0f} seconds: {error}. Allow more (effort, timeout), or ask for less."
-        section = _without(key, asked, subject, message, Standing.UNKNOWN)
+        section = _failed_section(key, analysis, subject, message, Standing.UNKNOWN)
     except MemoryError:
         message = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
-        section = _without(key, asked, subject, message, Standing.UNKNOWN)
+        section = _failed_section(key, analysis, subject, message, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
         file = str(subject.network.source)  # the page is for readers who do not know our folders
         message = f"Did not run: {str(error).replace(file, Path(file).name).removesuffix('.')}."
-        section = _without(key, asked, subject, message, Standing.SKIPPED)
+        section = _failed_section(key, analysis, subject, message, Standing.SKIPPED)
     return section.model_copy(update={"seconds": time.monotonic() - started})
 
 
-def _cut(section: Section, seconds: float) -> Section:
+def _with_cut_note(section: Section, seconds: float) -> Section:
     """Return the section with a note that the clock cut it short."""
     text = (
         f"The time of the audit ({seconds:g} seconds by the clock) was up before this analysis had done its work: what it left "
         "open, it may answer on an idle machine, or with a longer timeout (--timeout, or timeout in the audit file)."
     )
-    said = Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=True)
-    return section.model_copy(update={"statements": (*section.statements, said)})
+    statement = Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=True)
+    return section.model_copy(update={"statements": (*section.statements, statement)})
 
 
-def _without(key: str, asked: Analysis, subject: AuditSubject, message: str, standing: Standing) -> Section:
+def _failed_section(key: str, analysis: Analysis, subject: AuditSubject, message: str, standing: Standing) -> Section:
     """Return a section whose only statement says why the analysis did not run."""
     return Section(
         **system(key).heading, method="", semantics=semantics(subject.network),
         statements=(Statement(text=message, standing=standing, tone=Tone.WATCH, headline=True),),
-        settings=asked.settings.model_dump(exclude_none=True),
+        settings=analysis.settings.model_dump(exclude_none=True),
     )
 
 
@@ -214,27 +214,27 @@ def _prepare(places: Places, resume: bool) -> None:
         shutil.rmtree(places.work)
     if resume and not places.work.exists() and places.final.exists():
         shutil.copytree(places.final, places.work)
-    (places.work / KEPT).mkdir(parents=True, exist_ok=True)
+    (places.work / RESUME).mkdir(parents=True, exist_ok=True)
     (places.work / MARK).touch()
 
 
-def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: str) -> str:
+def _pin(key: str, analysis: Analysis, subject: AuditSubject, seed: int, options: str) -> str:
     """Return a hash of everything that a section's answer depends on, except time."""
     content = {
-        "key": key, "settings": asked.settings.model_dump(), "protected": subject.protected, "seed": seed,
+        "key": key, "settings": analysis.settings.model_dump(), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
-        "sources": [(one.role, one.sha256) for one in _sources({key: asked}, subject) if one.role != "audit file"],
+        "sources": [(source.role, source.sha256) for source in _sources({key: analysis}, subject) if source.role != "audit file"],
         "options": options, "verifair": version("verifair"),
     }  # fmt: skip
     return _digest(plain(content))
 
 
-def _keep(places: Places, section: Section, pin: str, share: float, cut: bool) -> Section:
+def _save_section(places: Places, section: Section, pin: str, share: float, cut: bool) -> Section:
     """Write a finished section and read it back, so that resumed audits and others show the same."""
-    found = plain(section.model_dump())
-    content = {"pin": pin, "share": share, "cut": cut, "section": found, "sha256": _digest(found)}
-    save_json(places.work / KEPT / f"{section.key}.json", content)
-    return Section.model_validate(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
+    data = plain(section.model_dump())
+    content = {"pin": pin, "share": share, "cut": cut, "section": data, "sha256": _digest(data)}
+    save_json(places.work / RESUME / f"{section.key}.json", content)
+    return Section.model_validate(json.loads((places.work / RESUME / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
 
 
 def _digest(content: Any) -> str:
@@ -242,20 +242,20 @@ def _digest(content: Any) -> str:
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
+def _saved_section(places: Places, key: str, pin: str, share: float) -> Section | None:
     """Return a section finished earlier, if its question is the same, more time would not close anything, and its proofs exist."""
     try:
-        content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
+        content = json.loads((places.work / RESUME / f"{key}.json").read_text(encoding="utf-8"))
         if content["sha256"] != _digest(content["section"]):
             return None
         section = Section.model_validate(content["section"])
-        if content["cut"] or content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
+        if content["cut"] or content["pin"] != pin or any(s.standing is Standing.SKIPPED for s in section.statements):
             return None
-        late = any(one.standing in (Standing.UNKNOWN, Standing.CLAIMED) for one in section.statements)
-        if late and share > content["share"]:
+        undecided = any(statement.standing in (Standing.UNKNOWN, Standing.CLAIMED) for statement in section.statements)
+        if undecided and share > content["share"]:
             return None
-        for one in section.evidence:
-            if sha256((places.work / Path(one.file).name).read_bytes()).hexdigest() != one.sha256:
+        for proof in section.evidence:
+            if sha256((places.work / Path(proof.file).name).read_bytes()).hexdigest() != proof.sha256:
                 return None
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or written by another version
         return None
@@ -268,20 +268,20 @@ def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> No
     keep: files of the folder that no statement relies on.
     """
     html, content = page(result), result.content()
-    shown = {Path(proof.file).name for section in result.sections for proof in section.evidence}
+    proof_files = {Path(proof.file).name for section in result.sections for proof in section.evidence}
     for path in places.work.iterdir():  # delete stores whose proofs are in certificates, and files of other questions
-        if path.is_file() and path.name not in (*shown, *keep, MARK):
+        if path.is_file() and path.name not in (*proof_files, *keep, MARK):
             path.unlink()
-    old = places.final.with_name(f"{places.final.name}.old")
-    if old.is_dir() and not old.is_symlink() and (old / MARK).is_file():
-        shutil.rmtree(old)
+    old_folder = places.final.with_name(f"{places.final.name}.old")
+    if old_folder.is_dir() and not old_folder.is_symlink() and (old_folder / MARK).is_file():
+        shutil.rmtree(old_folder)
     if places.final.exists():
-        places.final.rename(old)
+        places.final.rename(old_folder)
     places.work.rename(places.final)
     save_text(places.page, html)
     save_json(places.json, content)
-    if old.is_dir():
-        shutil.rmtree(old)
+    if old_folder.is_dir():
+        shutil.rmtree(old_folder)
 
 
 def _network(subject: AuditSubject) -> str:

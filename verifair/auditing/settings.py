@@ -127,24 +127,24 @@ class _Effort(Settings):
 
 def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     """Return the settings of a section. Raises SchemaError, one line for each problem."""
-    found = system(verb)
-    keys = found.keys or tuple(found.settings.model_fields)
-    given = {key: value for key, value in content.items() if key in keys}
-    rest = {key: value for key, value in content.items() if key not in keys}
-    lines = [f"{key}: is missing; add it" for key in found.required if key not in given]
-    made: list[Any] = []
-    lines += [f"{key}: List should have at least 1 item, found []" for key, value in given.items() if value == []]
-    for kind, values, defaults in ((found.settings, given, found.audit_defaults), (_Effort, rest, {})):
+    analysis = system(verb)
+    keys = analysis.keys or tuple(analysis.settings.model_fields)
+    present = {key: value for key, value in content.items() if key in keys}
+    others = {key: value for key, value in content.items() if key not in keys}
+    lines = [f"{key}: is missing; add it" for key in analysis.required if key not in present]
+    validated: list[Any] = []
+    lines += [f"{key}: List should have at least 1 item, found []" for key, value in present.items() if value == []]
+    for kind, values, defaults in ((analysis.settings, present, analysis.audit_defaults), (_Effort, others, {})):
         try:
-            made.append(kind.of(values, defaults))
+            validated.append(kind.of(values, defaults))
         except ValidationError as error:
             lines += schema_file.problems(error, kind, (*keys, "effort"))
-    for name, owners in made[0].strays() if not lines else ():
-        what = " or ".join(to if value is None else f"{to} = {written(value)}" for to, value in owners)
-        lines.append(f"{name}: belongs to {what}: add {'that' if len(owners) == 1 else 'one'}, or drop {name}")
+    for name, owners in validated[0].strays() if not lines else ():
+        settings = " or ".join(setting if value is None else f"{setting} = {written(value)}" for setting, value in owners)
+        lines.append(f"{name}: belongs to {settings}: add {'that' if len(owners) == 1 else 'one'}, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
-    return Analysis(settings=made[0], effort=made[1].effort)
+    return Analysis(settings=validated[0], effort=validated[1].effort)
 
 
 SECTIONS: dict[str, type[TomlSection]] = {

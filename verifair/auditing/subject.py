@@ -65,43 +65,43 @@ class PeopleTable:
 
 def read(file: AuditFile) -> AuditSubject:
     """Read the subject. Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
-    model, schema_path, described = _model(file)
+    model, schema_path, schema = _model(file)
     table = None if file.data is None else _table(file)
-    text = described.dumps() if schema_path is None else schema_path.read_text(encoding="utf-8")
+    text = schema.dumps() if schema_path is None else schema_path.read_text(encoding="utf-8")
     network = read_model(model)
-    return subject_of(file, network, described, model=model, schema_path=schema_path, schema_text=text, table=table)
+    return subject_of(file, network, schema, model=model, schema_path=schema_path, schema_text=text, table=table)
 
 
 def subject_of(
-    file: AuditFile, network: Model, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
+    file: AuditFile, network: Model, schema: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
     table: PeopleTable | None,
 ) -> AuditSubject:  # fmt: skip
     """Return the subject after checking its parts against each other.   model, schema_path: the files for `verifair check`.
 
     Raises SchemaError, DataError.
     """
-    network, described = described.settled(network)
-    protected = _protected(file, described, [] if table is None else table.data.columns)
+    network, schema = schema.settled(network)
+    protected = _protected(file, schema, [] if table is None else table.data.columns)
     sources = [Source(role="audit file", file=Path(file.name).name, sha256=file.sha256)]
-    written = file.model.file or f"shipped example {file.model.demo}"
-    sources.append(Source(role="model", file=written, sha256=network.source_sha256))
+    model_name = file.model.file or f"shipped example {file.model.demo}"
+    sources.append(Source(role="model", file=model_name, sha256=network.source_sha256))
     schema_name = file.schema.file if file.schema is not None else f"shipped example {file.model.demo}"
-    digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
+    digest = schema.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
     drafted = schema_text.startswith(DRAFTED)
     sources.append(Source(role=DRAFT if drafted else "schema", file=schema_name, sha256=digest))
     data, words, treated, dropped = None, "no table", "", 0
     if table is not None:
-        asked = file.data
-        grouping = [name for one in file.analyses.values() for name in getattr(one.settings, "protected", None) or ()]
+        section = file.data
+        grouping = [name for analysis in file.analyses.values() for name in getattr(analysis.settings, "protected", None) or ()]
         rows, treated = table.data.settled(
-            "error" if asked is None else asked.missing, described.columns_filled, facts=described.facts([*protected, *grouping])
+            "error" if section is None else section.missing, schema.columns_filled, facts=schema.facts([*protected, *grouping])
         )
         words = table.words + treated
-        data, dropped = _fitting(described, rows, "error" if asked is None else asked.outside, words)
+        data, dropped = _fitting(schema, rows, "error" if section is None else section.outside, words)
         sources.append(Source(role="data", file=table.name, sha256=table.sha256))
-    _check_features(file, described, data)
+    _check_features(file, schema, data)
     return AuditSubject(
-        file=file, network=network, schema=described, data=data, words=words, treated=treated, dropped=dropped, protected=protected,
+        file=file, network=network, schema=schema, data=data, words=words, treated=treated, dropped=dropped, protected=protected,
         model=model, schema_path=schema_path, sources=tuple(sources),
     )  # fmt: skip
 
@@ -128,11 +128,11 @@ def _protected(file: AuditFile, schema: Schema, columns: Collection[str]) -> tup
         try:
             schema.index(name)
         except SchemaError as error:
-            unread = (
+            hint = (
                 "; the table has such a column, which the model does not read: compare groups by it with protected = "
                 f"{written([name])} of fgce and cec" if name in columns else ""
             )
-            raise SchemaError(f"{file.name}: [sensitive]: features: {error}{unread}") from None
+            raise SchemaError(f"{file.name}: [sensitive]: features: {error}{hint}") from None
     return tuple(dict.fromkeys(file.sensitive.features))
 
 
@@ -143,8 +143,8 @@ def _check_features(file: AuditFile, schema: Schema, data: Stream | None) -> Non
     """
     columns = [] if data is None else data.columns
     lines = []
-    for title, asked in file.analyses.items():
-        settings = asked.settings
+    for title, analysis in file.analyses.items():
+        settings = analysis.settings
         for key in ("protected", "box", "values", "split", "changes"):
             for name in getattr(settings, key, None) or ():
                 if hasattr(settings, "split") and key != "changes" and name in columns:
@@ -168,8 +168,8 @@ def _table(file: AuditFile) -> PeopleTable:
         return PeopleTable(data=Stream.of(frame), words=name, name=name, sha256=sha256(content).hexdigest())
     assert file.data.file is not None
     path = file.inside("data", "file", file.data.file)
-    with path.open("rb") as opened:
-        content = file_digest(opened, "sha256").hexdigest()
+    with path.open("rb") as stream:
+        content = file_digest(stream, "sha256").hexdigest()
     return PeopleTable(data=Stream.of(path), words=file.data.file, name=file.data.file, sha256=content)
 
 
@@ -180,10 +180,10 @@ def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[St
         for _ in data.each(schema.raw):
             pass
         return data, 0
-    kept = data.where(schema.fitting)
-    if not kept.count:
+    rows = data.where(schema.fitting)
+    if not rows.count:
         raise DataError(f"{words}: no row lies within the schema; correct the table, or widen the schema")
-    return kept, data.count - kept.count
+    return rows, data.count - rows.count
 
 
 def _from(folder: Path, path: Path) -> Path:

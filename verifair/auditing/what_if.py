@@ -42,18 +42,18 @@ class WhatIf(Shape):
 def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
     """Return the model and the schema for the page's script, with the proofs about possible people."""
     model, schema = subject.network.whole, subject.schema
-    stored = embedded(model)
-    size = sum(len(one) for one in stored["numbers"].values())
+    data = embedded(model)
+    size = sum(len(values) for values in data["numbers"].values())
     problem = None
     if size > LARGEST:
         problem = f"The model is too large to embed: {size / 1e6:.1f} MB, at most {LARGEST / 1e6:.0f} MB are put on a page."
     content = {
         "features": [_feature(schema, v) for v in range(len(schema.features))], "forbidden": _forbidden(schema),
         "protected": [schema.index(name) for name in subject.protected], "favourable": subject.favourable,
-        "unfavourable": subject.unfavourable, "model": None if problem else stored, "output": _output(schema, model),
-        "start": _start(subject), "held": _held(schema, subject.protected, sections),
+        "unfavourable": subject.unfavourable, "model": None if problem else data, "output": _output(schema, model),
+        "start": _start(subject), "held": _proved_statements(schema, subject.protected, sections),
     }  # fmt: skip
-    return WhatIf(problem=problem, content=content, people=[_row(schema, one) for part in sections for one in part.witnesses])
+    return WhatIf(problem=problem, content=content, people=[_row(schema, w) for part in sections for w in part.witnesses])
 
 
 def embedded(model: Model) -> dict[str, Any]:
@@ -62,26 +62,26 @@ def embedded(model: Model) -> dict[str, Any]:
     Arrays are float32 if all their numbers are float32 (as stored), otherwise float64 (if the reader folded constants).
     """
     if isinstance(model, TreeEnsemble):
-        whole = {name: getattr(model, name).astype("<i4") for name in ("root", "column", "left", "right", "missing_left")}
+        ints = {name: getattr(model, name).astype("<i4") for name in ("root", "column", "left", "right", "missing_left")}
         real = {name: _narrow(getattr(model, name)) for name in ("threshold", "value", "base")}
-        return {"kind": "trees", "outputs": model.outputs, "numbers": {name: _text(one) for name, one in (whole | real).items()}}
+        return {"kind": "trees", "outputs": model.outputs, "numbers": {name: _text(array) for name, array in (ints | real).items()}}
     if isinstance(model, MeanOfTrees):
-        ramps, stored = model.ramps, embedded(model.trees)
-        whole = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic", "chances")}
+        ramps, trees = model.ramps, embedded(model.trees)
+        ints = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic", "chances")}
         real = {name: _narrow(getattr(ramps, name)) for name in ("shift", "scale", "weight")} | {"added": np.array(model.added)}
         for name, factor in (("lines", model.lines), ("squares", model.squares)):
             real[name] = np.zeros(0) if factor is None else _narrow(factor.ravel())
-        numbers = stored["numbers"] | {name: _text(one) for name, one in (whole | real).items()}
+        numbers = trees["numbers"] | {name: _text(array) for name, array in (ints | real).items()}
         return {"kind": "mean", "outputs": 1, "numbers": numbers}
     numbers, layers = dict[str, str](), []
     for number, layer in enumerate(layered(model, "What if").layers):
-        smooth = isinstance(layer, SmoothLayer)
+        is_smooth = isinstance(layer, SmoothLayer)
         slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
         for name, values in (("weight", layer.weight), ("bias", layer.bias), ("slope", slope)):
             numbers[f"{name}{number}"] = _text(_narrow(values))
         if isinstance(layer, SmoothLayer):
             numbers[f"curve{number}"] = _text(layer.curve.astype("<i4"))
-        layers.append({"inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "smooth": smooth})
+        layers.append({"inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "smooth": is_smooth})
     return {"kind": "network", "outputs": model.outputs, "layers": layers, "numbers": numbers}
 
 
@@ -121,13 +121,13 @@ def _feature(schema: Schema, v: int) -> dict[str, Any]:
 
 def _forbidden(schema: Schema) -> list[dict[str, Any]]:
     """Return the boxes of illegal rows, each with its constraint: feature -> [low, high], null for no end."""
-    found = []
+    result = []
     for label, constraint in labelled(schema.constraints):
         boxes = boxes_of(constraint, schema.features)
         for low, high in zip(boxes.lower, boxes.upper, strict=True):
-            ends = {str(v): [_end(low[v]), _end(high[v])] for v in np.flatnonzero(np.isfinite(low) | np.isfinite(high)).tolist()}
-            found.append({"name": label, "ends": ends})
-    return found
+            bounds = {str(v): [_end(low[v]), _end(high[v])] for v in np.flatnonzero(np.isfinite(low) | np.isfinite(high)).tolist()}
+            result.append({"name": label, "ends": bounds})
+    return result
 
 
 def _end(value: float) -> float | None:
@@ -141,12 +141,12 @@ def _start(subject: AuditSubject) -> list[float]:
     raw = subject.raw()
     if raw is None or not len(raw):
         return [float(v) for v in domain.middle(domain.lower[None], domain.upper[None])[0]]
-    found = []
+    typical = []
     for v, column in enumerate(raw.T):
         values, count = np.unique(column, return_counts=True)
-        number = subject.schema.features[v].numeric
-        found.append(np.sort(column)[(len(column) - 1) // 2] if number else values[count.argmax()])
-    middle = np.array(found)
+        is_number = subject.schema.features[v].numeric
+        typical.append(np.sort(column)[(len(column) - 1) // 2] if is_number else values[count.argmax()])
+    middle = np.array(typical)
     if domain.legal(middle[None])[0]:
         return [float(v) for v in middle]
     return [float(v) for v in raw[int((raw == middle).sum(axis=1).argmax())]]
@@ -160,24 +160,24 @@ def _row(schema: Schema, witness: WitnessRow) -> list[float] | None:
         return None
 
 
-def _held(schema: Schema, protected: Sequence[str], sections: Sequence[Section]) -> list[dict[str, Any]]:
+def _proved_statements(schema: Schema, protected: Sequence[str], sections: Sequence[Section]) -> list[dict[str, Any]]:
     """Return the statements proved about everybody within a box and accepted by the checker in this run: the file's own sentence,
     the feature, the box, and the bound of a probability's change (None: the sentence is about something else)."""
-    found = []
+    result = []
     for section in sections:
         if section.key != "certify":
             continue
         lower, upper = box_of(schema, section.settings.get("box", {}))
         by_feature = section.answer.get("by_feature", ())
-        gaps = {one["protected"]: one["largest_gap"] for one in by_feature if one.get("largest_gap") is not None}
-        for proof in (one for one in section.evidence if one.checked == "accepted"):
+        gaps = {answer["protected"]: answer["largest_gap"] for answer in by_feature if answer.get("largest_gap") is not None}
+        for proof in (proof for proof in section.evidence if proof.checked == "accepted"):
             for name in protected:
-                gap = Path(proof.file).name == f"gap-{called(name)}.json.gz"
-                if not gap and Path(proof.file).name != f"certify-{called(name)}.json.gz":
+                is_gap = Path(proof.file).name == f"gap-{called(name)}.json.gz"
+                if not is_gap and Path(proof.file).name != f"certify-{called(name)}.json.gz":
                     continue
-                far = gaps[name]["upper"] if gap and gaps[name]["quantity"] in PROBABILITIES else None
-                found.append({
-                    "text": proof.proves, "file": proof.file, "feature": schema.index(name), "far": far,
+                bound = gaps[name]["upper"] if is_gap and gaps[name]["quantity"] in PROBABILITIES else None
+                result.append({
+                    "text": proof.proves, "file": proof.file, "feature": schema.index(name), "far": bound,
                     "lower": lower.tolist(), "upper": upper.tolist(),
                 })  # fmt: skip
-    return found
+    return result

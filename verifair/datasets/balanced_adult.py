@@ -12,7 +12,7 @@ import pandas as pd
 
 from encoders.network import Array, Integers
 
-PEOPLE = 4800
+SAMPLE_SIZE = 4800
 WOMEN = {"<=50K": 795, ">50K": 715}
 BLACK = {"<=50K": 535, ">50K": 395}
 """Numbers of Black people among 2,400 people of each label."""
@@ -21,19 +21,19 @@ BLACK = {"<=50K": 535, ">50K": 395}
 def balanced_frame(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Draw the sample from Adult's rows, in their order, numbered anew."""
     rng = np.random.default_rng(seed)
-    drawn = []
+    samples = []
     for label in WOMEN:
-        mine = frame[(frame["income"] == label) & frame["race"].isin(["Black", "White"])]
-        cells = mine.groupby(["sex", "race"]).size().unstack()  # Female, Male by Black, White
-        women, black, people = WOMEN[label], BLACK[label], PEOPLE // 2
-        wanted = _margins(
+        rows = frame[(frame["income"] == label) & frame["race"].isin(["Black", "White"])]
+        cells = rows.groupby(["sex", "race"]).size().unstack()  # Female, Male by Black, White
+        women, black, people = WOMEN[label], BLACK[label], SAMPLE_SIZE // 2
+        counts = _margins(
             cells.to_numpy(dtype=np.float64), np.array([women, people - women]), np.array([black, people - black])
         )
-        drawn += [
-            mine[(mine["sex"] == sex) & (mine["race"] == race)].sample(int(wanted[i, j]), random_state=rng)
+        samples += [
+            rows[(rows["sex"] == sex) & (rows["race"] == race)].sample(int(counts[i, j]), random_state=rng)
             for i, sex in enumerate(cells.index) for j, race in enumerate(cells.columns)
         ]
-    return pd.concat(drawn).sort_index().reset_index(drop=True)
+    return pd.concat(samples).sort_index().reset_index(drop=True)
 
 
 def _margins(cells: Array, rows: Integers, columns: Integers) -> Integers:

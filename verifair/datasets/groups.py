@@ -16,7 +16,7 @@ from verifair.schema.naming import assigned, unquoted
 from verifair.schema.schema import Schema
 from verifair.schema.writing import written
 
-MANY = 20
+MAX_GROUPS = 20
 """Values of a number that still make a group each."""
 
 
@@ -26,14 +26,14 @@ def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[floa
 
     Raises DataError for a name that is neither, QueryError for a number of many values without cuts.
     """
-    known = [feature.name for feature in schema.features]
-    if name in known or name not in frame.columns:
+    names = [feature.name for feature in schema.features]
+    if name in names or name not in frame.columns:
         try:
             feature = schema[name]
         except SchemaError as error:  # it names the closest feature, but does not know the table's columns
-            others = ", ".join(str(other) for other in frame.columns if other not in known)
-            meant = unquoted(name, [*known, *frame.columns])
-            raise DataError(f"{error}{f'; other columns of the table: {others}' if others else ''}{meant}") from None
+            others = ", ".join(str(column) for column in frame.columns if column not in names)
+            hint = unquoted(name, [*names, *frame.columns])
+            raise DataError(f"{error}{f'; other columns of the table: {others}' if others else ''}{hint}") from None
         values = schema.raw(frame)[:, schema.index(name)]
         if feature.numeric or cuts is not None:
             return _of_number(name, values, cuts, feature.numeric, frame.index)
@@ -51,12 +51,12 @@ def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: 
     if not numeric:
         raise QueryError(f"--split {name}: {name!r} holds words, and only numbers can be cut; drop --split")
     if cuts is not None:
-        ends = [short if float(short := f"{cut:g}") == cut else text(float(cut)) for cut in cuts]  # two cuts have two names
-        middle = [f"above {low} to {high}" for low, high in pairwise(ends)]
-        names = np.array([f"at most {ends[0]}", *middle, f"above {ends[-1]}"], dtype=object)
+        cut_names = [short if float(short := f"{cut:g}") == cut else text(float(cut)) for cut in cuts]  # two cuts have two names
+        middle = [f"above {low} to {high}" for low, high in pairwise(cut_names)]
+        names = np.array([f"at most {cut_names[0]}", *middle, f"above {cut_names[-1]}"], dtype=object)
         return pd.Series(names[np.searchsorted(cuts, values, side="left")], index=index)
     distinct = np.unique(values)
-    if len(distinct) > MANY:
+    if len(distinct) > MAX_GROUPS:
         cut = float(f"{np.median(values):g}")
         raise QueryError(
             f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split "

@@ -55,7 +55,7 @@ def hmda_frame(path: str | Path, schema: Schema) -> tuple[pd.DataFrame, dict[str
     """Return the table in the schema's words, and reason -> number of rows left out. Raises DataError naming the file."""
     table = read_table(path, columns=[*NUMBERS, *CODES])
     cells = table.map(lambda cell: "" if pd.isna(cell) else text(cell))
-    frame = pd.DataFrame({name: _words(path, cells[column], known, unknown) for column, (name, known, unknown) in CODES.items()})
+    frame = pd.DataFrame({name: _words(path, cells[column], words, unknown) for column, (name, words, unknown) in CODES.items()})
     for column, name in NUMBERS.items():
         low, high = schema[name].range or (-np.inf, np.inf)
         frame[name] = _numbers(path, cells[column]).clip(low, high)
@@ -82,25 +82,25 @@ def _left_out(reasons: Mapping[str, pd.Series]) -> tuple[dict[str, int], pd.Seri
     return {reason: count for reason, count in dropped.items() if count}, kept
 
 
-def _words(path: str | Path, codes: pd.Series, known: Mapping[str, str], unknown: tuple[str, ...]) -> pd.Series:
+def _words(path: str | Path, codes: pd.Series, words: Mapping[str, str], unknown: tuple[str, ...]) -> pd.Series:
     """Return the words of the codes, missing where it is not known."""
-    strange = codes[~codes.isin([*known, *unknown])]
-    if len(strange):
+    invalid = codes[~codes.isin([*words, *unknown])]
+    if len(invalid):
         raise DataError(
-            f"{path}: column {codes.name}: row {strange.index[0]} holds {strange.iloc[0]!r}, expected one of {', '.join(known)}: "
+            f"{path}: column {codes.name}: row {invalid.index[0]} holds {invalid.iloc[0]!r}, expected one of {', '.join(words)}: "
             "it is no HMDA code; correct the file"
         )
-    return codes.map(known)
+    return codes.map(words)
 
 
 def _numbers(path: str | Path, cells: pd.Series) -> pd.Series:
     """Return the numbers of the cells, bands by their middle, missing where there is none."""
     empty = cells.isin(["", "NA", *EXEMPT])
     numbers = pd.to_numeric(cells.mask(empty).replace(BANDS), errors="coerce")
-    strange = cells[numbers.isna() & ~empty]
-    if len(strange):
+    invalid = cells[numbers.isna() & ~empty]
+    if len(invalid):
         raise DataError(
-            f"{path}: column {cells.name}: row {strange.index[0]} holds {strange.iloc[0]!r}, expected a number"
+            f"{path}: column {cells.name}: row {invalid.index[0]} holds {invalid.iloc[0]!r}, expected a number"
             + (f" or one of {', '.join(BANDS)}" if cells.name == "debt_to_income_ratio" else "")
             + "; correct the file"
         )

@@ -60,9 +60,9 @@ class Dataset:
         rows, labels = np.arange(len(self.frame)), self.schema.labels(self.frame)
         if len(rows) < 2:
             raise DataError(f"{self.name}: has one row, of which no fifth can be held out; give a table of more people")
-        people = np.unique(labels, return_counts=True)[1]
-        whole = people.min() > 1 and len(people) <= len(rows) / 5  # every label on both sides
-        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=labels if whole else None)
+        class_counts = np.unique(labels, return_counts=True)[1]
+        stratified = class_counts.min() > 1 and len(class_counts) <= len(rows) / 5  # every label on both sides
+        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=labels if stratified else None)
         return np.sort(train), np.sort(test)
 
 
@@ -75,9 +75,9 @@ def named(text: str) -> Dataset | None:
 def load(name: str, path: str | Path | None = None) -> Dataset:
     """Load a dataset by name: one of SHIPPED, or compas, hmda and law_school, which need the path of their file."""
     if name in UNSHIPPED:
-        why, reader = UNSHIPPED[name]
+        reason, reader = UNSHIPPED[name]
         if path is None:
-            raise DataError(f"{name} is not shipped, {why}; in a command: --data {name}=FILE")
+            raise DataError(f"{name} is not shipped, {reason}; in a command: --data {name}=FILE")
         return reader(path)
     if name not in SHIPPED:
         raise DataError(f"there is no dataset {name!r}; known are {', '.join([*SHIPPED, *UNSHIPPED])}")
@@ -101,12 +101,12 @@ def network_path(name: str) -> Path:
     return _shipped(name, ".onnx", "network")
 
 
-def _shipped(name: str, suffix: str, what: str) -> Path:
+def _shipped(name: str, suffix: str, kind: str) -> Path:
     """Return the path of a shipped file. Raises DataError if there is no such file."""
     resource = DATA / f"{name}{suffix}"
     if not resource.is_file():
-        known = sorted(one.name.removesuffix(suffix) for one in DATA.iterdir() if one.name.endswith(suffix))
-        raise DataError(f"no {what} is shipped for {name!r}; there is one for {', '.join(known)}")
+        names = sorted(file.name.removesuffix(suffix) for file in DATA.iterdir() if file.name.endswith(suffix))
+        raise DataError(f"no {kind} is shipped for {name!r}; there is one for {', '.join(names)}")
     with as_file(resource) as path:
         return path
 
@@ -139,8 +139,8 @@ def adult() -> Dataset:
 
 def adult_balanced(seed: int = 0) -> Dataset:
     """Draw 4,800 rows of Adult, Black and White people, labels balanced: what the PBA paper's numbers fit. (`balanced_adult`)"""
-    whole = adult()
-    return Dataset(name="adult-balanced", frame=balanced_frame(whole.frame, seed), schema=whole.schema)
+    dataset = adult()
+    return Dataset(name="adult-balanced", frame=balanced_frame(dataset.frame, seed), schema=dataset.schema)
 
 
 GERMAN_COLUMNS = (

@@ -69,13 +69,13 @@ class Stream:
             columns = [_Stored(files.enter_context(closing(Stack()))) for _ in first]
             index = []
             for chunk in chain((first, second), chunks):
-                if not all(one.add(chunk.iloc[:, n]) for n, one in enumerate(columns)):
+                if not all(store.add(chunk.iloc[:, n]) for n, store in enumerate(columns)):
                     return self.frame
                 index.append(chunk.index)
-            found = pd.DataFrame({name: one.values() for name, one in zip(first, columns, strict=True)}, copy=False)
-        found.index = index[0].append(index[1:])
-        found.attrs = dict(first.attrs)
-        return found
+            result = pd.DataFrame({name: store.values() for name, store in zip(first, columns, strict=True)}, copy=False)
+        result.index = index[0].append(index[1:])
+        result.attrs = dict(first.attrs)
+        return result
 
     @cached_property
     def count(self) -> int:
@@ -119,42 +119,42 @@ class Stream:
             filled, words = people.settled(missing, [name for name in columns if name not in facts])
             return filled, left_out + words
         columns = {*columns, *facts}
-        known = [name for name in self.columns if name in columns]
-        cells, rows = self.missing(known) if missing != "error" else (0, 0)
+        present = [name for name in self.columns if name in columns]
+        cells, rows = self.missing(present) if missing != "error" else (0, 0)
         if not rows:
             return self, ""
         with blamed(next(self.chunks())):
             if missing == "drop":
-                return self.complete(known), f" ({counted(rows, 'row', 'rows')} with missing values left out)"
-            many = counted(cells, "missing value", "missing values")
-            return self.filled(known), f" ({many} in {counted(rows, 'row', 'rows')} filled in)"
+                return self.complete(present), f" ({counted(rows, 'row', 'rows')} with missing values left out)"
+            count = counted(cells, "missing value", "missing values")
+            return self.filled(present), f" ({count} in {counted(rows, 'row', 'rows')} filled in)"
 
     def missing(self, columns: Sequence[str]) -> tuple[int, int]:
         """Return the number of cells of these columns without a value, and of rows with such cells."""
-        none = [chunk[columns].isna().to_numpy() for chunk in self.chunks()] if columns else []
-        return sum(int(one.sum()) for one in none), sum(int(one.any(axis=1).sum()) for one in none)
+        masks = [chunk[columns].isna().to_numpy() for chunk in self.chunks()] if columns else []
+        return sum(int(mask.sum()) for mask in masks), sum(int(mask.any(axis=1).sum()) for mask in masks)
 
     def complete(self, columns: Sequence[str]) -> Stream:
         """Return the rows that have a value in each of these columns, with the same names. Raises DataError if there are none."""
-        found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
-        if not found.count:
-            some = {name for chunk in self.chunks() for name in columns if chunk[name].notna().any()}
-            _check_not_empty([name for name in columns if name not in some])
+        rows = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
+        if not rows.count:
+            with_values = {name for chunk in self.chunks() for name in columns if chunk[name].notna().any()}
+            _check_not_empty([name for name in columns if name not in with_values])
             names = ", ".join(columns)
             remedy = "fill them in (--missing most-frequent does, but for labels and protected features)"
             raise DataError(f"no row has a value in each of the columns {names}; {remedy}")
-        return found
+        return rows
 
     def filled(self, columns: Sequence[str]) -> Stream:
         """Return the rows with missing values of each column replaced by its most frequent value (among equally frequent ones, the
         first). Raises DataError for a column without any value."""
         values: dict[str, Counter[Any]] = {name: Counter() for name in columns}
         for chunk in self.chunks():
-            for name, found in values.items():
-                place, distinct = pd.factorize(chunk[name])     # by order of the rows; without missing values
-                found.update(dict(zip(distinct.tolist(), np.bincount(place[place >= 0], minlength=len(distinct)), strict=True)))
-        _check_not_empty([name for name, found in values.items() if not found])
-        fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}
+            for name, counts in values.items():
+                codes, distinct = pd.factorize(chunk[name])     # by order of the rows; without missing values
+                counts.update(dict(zip(distinct.tolist(), np.bincount(codes[codes >= 0], minlength=len(distinct)), strict=True)))
+        _check_not_empty([name for name, counts in values.items() if not counts])
+        fill = {name: counts.most_common(1)[0][0] for name, counts in values.items()}
         return self.changed(lambda frame: frame.fillna(fill))
 
     def changed(self, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Stream:
@@ -176,13 +176,13 @@ class Stream:
 
     def take(self, rows: Integers) -> Stream:
         """Return the rows at these positions (ascending), with the same names; they are held in memory."""
-        start, found = 0, []
+        start, parts = 0, []
         for chunk in self.chunks():
             low, high = np.searchsorted(rows, (start, start + len(chunk)))
             if low < high:
-                found.append(chunk.iloc[rows[low:high] - start])
+                parts.append(chunk.iloc[rows[low:high] - start])
             start += len(chunk)
-        return Stream.of(_joined(iter(found)))
+        return Stream.of(_joined(iter(parts)))
 
 
 @dataclass(kw_only=False, eq=False)
@@ -203,10 +203,10 @@ class _Stored:
         if self.words is None:
             self.stack.add(column.to_numpy())
             return True
-        place, distinct = pd.factorize(column)
+        codes, distinct = pd.factorize(column)
         for word in distinct:
             self.words.setdefault(word, len(self.words))
-        self.stack.add(np.array([*(self.words[word] for word in distinct), -1], dtype=np.int32)[place])
+        self.stack.add(np.array([*(self.words[word] for word in distinct), -1], dtype=np.int32)[codes])
         return len(self.words) <= MOST_WORDS
 
     def values(self) -> Any:
@@ -214,13 +214,13 @@ class _Stored:
         values = self.stack.values()
         if self.words is None:
             return values
-        known = sorted(self.words)
-        smallest = np.int8 if len(known) < 127 else np.int16 if len(known) < 32767 else np.int32  # as pandas has them
-        place = np.empty(len(known) + 1, dtype=smallest)
-        place[[self.words[word] for word in known]], place[-1] = np.arange(len(known)), -1
+        words = sorted(self.words)
+        smallest = np.int8 if len(words) < 127 else np.int16 if len(words) < 32767 else np.int32  # as pandas has them
+        code_of = np.empty(len(words) + 1, dtype=smallest)
+        code_of[[self.words[word] for word in words]], code_of[-1] = np.arange(len(words)), -1
         starts = range(0, max(len(values), 1), table.CHUNK)  # at least one part, even without rows
-        codes = stacked(place[values[start : start + table.CHUNK]] for start in starts)
-        return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
+        codes = stacked(code_of[values[start : start + table.CHUNK]] for start in starts)
+        return pd.Categorical.from_codes(codes, pd.Index(words, dtype=self.dtype), validate=False)
 
 
 def _check_not_empty(empty: Sequence[str]) -> None:

@@ -59,7 +59,7 @@ class TableFile:
 
     def whole(self) -> pd.DataFrame:
         """Return all rows. Raises DataError as `read_table` does."""
-        return next(self._checked(self._whole))
+        return next(self._checked(self._whole_table))
 
     def chunks(self) -> Iterator[pd.DataFrame]:
         """Yield the rows in chunks of at most CHUNK, with the row names of `whole` and, apart from missing values, its column
@@ -71,33 +71,33 @@ class TableFile:
         return self.path.suffix in (".parquet", ".pq")
 
     def _checked(self, read: Callable[[], Iterator[pd.DataFrame]]) -> Iterator[pd.DataFrame]:
-        path, some = self.path, False
+        path, has_rows = self.path, False
         if not path.is_file():
-            found = "is a folder" if path.is_dir() else "there is no such file"
-            raise DataError(f"{path}: {found}; pass a CSV, CSV.GZ or Parquet table")
+            reason = "is a folder" if path.is_dir() else "there is no such file"
+            raise DataError(f"{path}: {reason}; pass a CSV, CSV.GZ or Parquet table")
         try:
             for chunk in read():
                 if len(chunk):
-                    some = True
+                    has_rows = True
                     chunk.attrs["source"] = str(path)
                     yield chunk
         except pd.errors.EmptyDataError:
             raise DataError(f"{path}: is empty; expected a header line and rows") from None
         except UNREADABLE as error:
-            found = " ".join(str(error).split())[:500] or type(error).__name__
-            raise DataError(f"{path}: cannot be read as a table ({found}); expected CSV in UTF-8, or Parquet") from error
-        if not some:
+            reason = " ".join(str(error).split())[:500] or type(error).__name__
+            raise DataError(f"{path}: cannot be read as a table ({reason}); expected CSV in UTF-8, or Parquet") from error
+        if not has_rows:
             raise DataError(f"{path}: has a header but no rows")
 
-    def _whole(self) -> Iterator[pd.DataFrame]:
+    def _whole_table(self) -> Iterator[pd.DataFrame]:
         if not self._is_parquet:
             self._check_csv()
             yield self._read_csv()
             return
         with self._parquet_file() as file:
-            about = file.metadata
-            if about.num_rows * about.num_columns > MAX_CELLS:
-                shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
+            metadata = file.metadata
+            if metadata.num_rows * metadata.num_columns > MAX_CELLS:
+                shape = f"{metadata.num_rows:,} rows of {metadata.num_columns:,} columns"
                 raise DataError(f"{self.path}: has {shape}, at most {MAX_CELLS:,} cells are held at once; pass a part of it")
             yield self._framed(file.read())
 
@@ -106,11 +106,11 @@ class TableFile:
         with self._parquet_file() as file:
             from pyarrow import Table
 
-            called = _pandas(file.read(columns=[])).index  # if that is a range: a chunk has its own, from 0
+            index = _pandas(file.read(columns=[])).index  # if that is a range: a chunk has its own, from 0
             for batch in file.iter_batches(batch_size=CHUNK):
                 frame = self._framed(Table.from_batches([batch]))
                 if isinstance(frame.index, pd.RangeIndex):
-                    frame.index = called[start : start + len(frame)]
+                    frame.index = index[start : start + len(frame)]
                 start += len(frame)
                 yield frame
 
@@ -121,7 +121,7 @@ class TableFile:
         from pyarrow.parquet import ParquetFile
 
         try:
-            with self.path.open("rb") as stored, ParquetFile(stored) as file:  # pyarrow takes no name outside UTF-8
+            with self.path.open("rb") as stream, ParquetFile(stream) as file:  # pyarrow takes no name outside UTF-8
                 yield file
         except ArrowException as error:
             raise ValueError(str(error)) from error
@@ -137,9 +137,9 @@ class TableFile:
         with self._read_csv(chunksize=CHUNK, dtype=types) as chunks:
             yield from chunks
 
-    def _read_csv(self, **how: Any) -> Any:
+    def _read_csv(self, **args: Any) -> Any:
         return pd.read_csv(
-            self.path, usecols=self.columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False, **how
+            self.path, usecols=self.columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False, **args
         )
 
     def _check_csv(self) -> None:
@@ -148,16 +148,16 @@ class TableFile:
         _check_size(path)
         _check_width(path)
         header = _first_lines(path, 1)
-        other = max(SEPARATORS, key=header[0].count)
-        if len(header) == 1 and other in header[0]:
+        sep = max(SEPARATORS, key=header[0].count)
+        if len(header) == 1 and sep in header[0]:
             raise DataError(
-                f"{path}: the header {header[0][:500]!r} has no commas, but {SEPARATORS[other]}; save the table with commas "
-                f"between the cells and points in decimals, or pass what pandas.read_csv(FILE, sep={other!r}, decimal=',') reads"
+                f"{path}: the header {header[0][:500]!r} has no commas, but {SEPARATORS[sep]}; save the table with commas "
+                f"between the cells and points in decimals, or pass what pandas.read_csv(FILE, sep={sep!r}, decimal=',') reads"
             )
         _first_lines(path, 2)  # rows with more cells than the header are an error: pandas would take the first cell for a row label
-        twice = [name for name in repeated(header) if name]
-        if twice and columns is None:
-            raise DataError(f"{path}: columns named twice: {_listed(twice)}; give each its own name")
+        duplicates = [name for name in repeated(header) if name]
+        if duplicates and columns is None:
+            raise DataError(f"{path}: columns named twice: {_listed(duplicates)}; give each its own name")
         _need(path, columns, header)
 
     @cached_property
@@ -168,14 +168,14 @@ class TableFile:
         holds fractions, the whole numbers of another are floats.
         """
         self._check_csv()
-        found: dict[str, set[str]] = {}
+        kinds_of: dict[str, set[str]] = {}
         with self._read_csv(chunksize=CHUNK) as chunks:
             for chunk in chunks:
                 for name, column in chunk.items():
                     if column.notna().any():
                         kind = "bool" if infer_dtype(column) == "boolean" else str(column.dtype)  # object if values are missing
-                        found.setdefault(str(name), set()).add(kind)
-        mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1}
+                        kinds_of.setdefault(str(name), set()).add(kind)
+        mixed = {name: kinds for name, kinds in kinds_of.items() if len(kinds) > 1}
         return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
 
 
@@ -196,16 +196,16 @@ def _check_size(path: Path) -> None:
     """Raise DataError for a compressed file that unpacks to more than is allowed, or has another compression."""
     if path.suffix in (".zst", ".tar", ".tgz"):
         raise DataError(f"{path}: tables are read as they are, or compressed by gzip, bzip2, xz or zip; unpack it first")
-    size, most = 0, min(MAX_UNPACKED, max(SMALL, RATIO * path.stat().st_size))
+    size, limit = 0, min(MAX_UNPACKED, max(SMALL, RATIO * path.stat().st_size))
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as zipped:
             size = sum(file.file_size for file in zipped.infolist())
     elif path.suffix in PACKED:
         with PACKED[path.suffix](path) as file:
-            while size <= most and (part := file.read(1 << 22)):
+            while size <= limit and (part := file.read(1 << 22)):
                 size += len(part)
-    if size > most:
-        raise DataError(f"{path}: unpacks to more than {most / 2**20:,.0f} MiB; if that is meant, unpack it and pass the CSV")
+    if size > limit:
+        raise DataError(f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB; if that is meant, unpack it and pass the CSV")
 
 
 def _check_width(path: Path) -> None:

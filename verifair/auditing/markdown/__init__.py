@@ -16,7 +16,7 @@ from verifair.auditing.result import AuditResult
 from verifair.screen import visible
 from verifair.systems.results.files import save_text
 
-SHOWN = 8
+MAX_SHOWN = 8
 """Findings of a summary, and counterexamples of a card."""
 
 
@@ -41,11 +41,11 @@ def _render(template: str, result: AuditResult) -> str:
         finalize=plain, autoescape=False, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters.update(when=when, duration=duration, ended=ended, zip=zip)
-    witnesses = [one for section in result.sections for one in section.witnesses]
+    witnesses = [witness for section in result.sections for witness in section.witnesses]
     return environment.get_template(template).render(
-        result=result, findings=[one for one in result.statements if one.headline], shown=SHOWN, words=WORDS,
+        result=result, findings=[statement for statement in result.statements if statement.headline], shown=MAX_SHOWN, words=WORDS,
         standings=standings(result), not_examined=list(not_examined(result)),
-        witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
+        witnesses=sorted(witnesses, key=lambda witness: -abs(witness.after - witness.before)),
         command=None if result.command is None else Markup(visible(result.command)),  # a code block contains no markup
         semantics=semantics(result), checked=evidence_counts(result),
     )  # fmt: skip
@@ -58,4 +58,4 @@ def plain(value: Any) -> str:
         return value
     text = visible(str(value))
     marks = r"[\\`*\[\]<>|&~@#!$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\."
-    return re.sub(marks, lambda found: f"&#{ord(found[0])};", text, flags=re.IGNORECASE)
+    return re.sub(marks, lambda match: f"&#{ord(match[0])};", text, flags=re.IGNORECASE)

@@ -31,16 +31,16 @@ class Grid:
     left_out: int
 
 
-def grid(frame: pd.DataFrame, most: int) -> Grid:
-    """Return the first `most` rows of a frame, without its index."""
-    shown = frame.iloc[:most]
-    columns = [shown.iloc[:, place].astype(object).tolist() for place in range(shown.shape[1])]
+def grid(frame: pd.DataFrame, max_rows: int) -> Grid:
+    """Return the first `max_rows` rows of a frame, without its index."""
+    head = frame.iloc[:max_rows]
+    columns = [head.iloc[:, k].astype(object).tolist() for k in range(head.shape[1])]
     cells = [_column(values) for values in columns]
-    heads = tuple(
+    headers = tuple(
         (str(name), any(c.number is not None for c in column) and all(c.number is not None or c.missing for c in column))
         for name, column in zip(frame.columns, cells, strict=True)
     )
-    return Grid(columns=heads, rows=tuple(zip(*cells, strict=True)), left_out=len(frame) - len(shown))
+    return Grid(columns=headers, rows=tuple(zip(*cells, strict=True)), left_out=len(frame) - len(head))
 
 
 def number(value: float, decimals: int = 3) -> str:
@@ -49,8 +49,8 @@ def number(value: float, decimals: int = 3) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    for places in range(decimals, MAX_DECIMALS + 1):
-        text = f"{value:,.{places}f}"
+    for digits in range(decimals, MAX_DECIMALS + 1):
+        text = f"{value:,.{digits}f}"
         rounded = float(text.replace(",", ""))
         if rounded == value or rounded != round(rounded):
             return text.replace("-", "−")
@@ -58,10 +58,10 @@ def number(value: float, decimals: int = 3) -> str:
 
 
 def _column(values: list[Any]) -> list[Cell]:
-    known = [abs(float(v)) for v in values if _is_float(v) and math.isfinite(v)]
-    largest = max(known, default=0.0)
-    whole = all(value.is_integer() for value in known)
-    decimals = 0 if whole or largest >= 10_000 else 1 if largest >= 100 else 2 if largest >= 10 else 3
+    finite = [abs(float(v)) for v in values if _is_float(v) and math.isfinite(v)]
+    largest = max(finite, default=0.0)
+    all_integers = all(value.is_integer() for value in finite)
+    decimals = 0 if all_integers or largest >= 10_000 else 1 if largest >= 100 else 2 if largest >= 10 else 3
     return [_cell(value, decimals) for value in values]
 
 

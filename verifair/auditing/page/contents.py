@@ -57,20 +57,20 @@ def tone(statement: Statement) -> str:
 
 def ended(section: Section) -> str:
     """Return the outcome of an analysis, with what it left open."""
-    count, whole = Counter(one.standing for one in section.statements), len(section.statements)
+    count, total = Counter(statement.standing for statement in section.statements), len(section.statements)
     open_ = count[Standing.UNKNOWN] + count[Standing.SKIPPED]
-    if whole and count[Standing.SKIPPED] == whole:
+    if total and count[Standing.SKIPPED] == total:
         return "did not run"
-    if open_ == whole:
+    if open_ == total:
         return "nothing decided"
-    return f"in part not decided ({open_} of {whole} statements)" if open_ else "finished"
+    return f"in part not decided ({open_} of {total} statements)" if open_ else "finished"
 
 
 def parted(section: Section) -> tuple[list[Statement], list[Statement]]:
     """Return at most MOST_FIRST statements to read first (headlines, problems, unknown ones), and the others."""
-    chosen = [one for one in section.statements if one.headline or tone(one) in ("bad", "open")][:MOST_FIRST]
-    chosen = chosen or list(section.statements[:MOST_FIRST])
-    return chosen, [one for one in section.statements if all(one is not other for other in chosen)]
+    first = [statement for statement in section.statements if statement.headline or tone(statement) in ("bad", "open")][:MOST_FIRST]
+    first = first or list(section.statements[:MOST_FIRST])
+    return first, [statement for statement in section.statements if all(statement is not shown for shown in first)]
 
 
 def folded(section: Section) -> str:
@@ -80,15 +80,15 @@ def folded(section: Section) -> str:
         (len(section.pictures[1:]), "more picture", "more pictures"),
         (len(section.tables), "table", "tables"), (len(section.evidence), "file of proofs", "files of proofs"),
     )  # fmt: skip
-    return ", ".join([*(f"{n} {one if n == 1 else several}" for n, one, several in counts if n), "method"])
+    return ", ".join([*(f"{n} {singular if n == 1 else plural}" for n, singular, plural in counts if n), "method"])
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:
     """Return for each section its number, title, and numbers of statements by standing, in the order of WORDS."""
     rows = []
-    for place, section in enumerate(result.sections, start=1):
+    for position, section in enumerate(result.sections, start=1):
         count = Counter(statement.standing for statement in section.statements)
-        rows.append((place, section.title, [count[standing] for standing in WORDS]))
+        rows.append((position, section.title, [count[standing] for standing in WORDS]))
     return rows
 
 
@@ -99,24 +99,24 @@ def evidence_counts(result: AuditResult) -> Counter[str]:
 def witnesses(result: AuditResult) -> tuple[list[Row], int]:
     """Return the witnesses of all analyses in one list, and the number of further ones that do not fit the page."""
     rows = [
-        Row(witness=witness, section=place, title=section.title)
-        for place, section in enumerate(result.sections, start=1)
+        Row(witness=witness, section=position, title=section.title)
+        for position, section in enumerate(result.sections, start=1)
         for witness in section.witnesses
     ]
     return rows[:MOST_WITNESSES], max(0, len(rows) - MOST_WITNESSES)
 
 
 def changed(witness: WitnessRow) -> str:
-    return ", ".join(f"{name_words(feature)}: {was} → {became}" for feature, (was, became) in witness.changes.items())
+    return ", ".join(f"{name_words(feature)}: {old} → {new}" for feature, (old, new) in witness.changes.items())
 
 
 def what_if(result: AuditResult) -> dict[str, Any] | None:
     """Return the data of the script of *What if*; None if it cannot compute anything."""
     if result.what_if is None:
         return None
-    made = result.decisions
-    scores = None if made is None or made.scores is None else made.scores.model_dump()
-    z = {} if made is None else {feature: quantile(made.of(feature)) for feature in result.protected}
+    decisions = result.decisions
+    scores = None if decisions is None or decisions.scores is None else decisions.scores.model_dump()
+    z = {} if decisions is None else {feature: quantile(decisions.of(feature)) for feature in result.protected}
     return {**result.what_if.content, "people": result.what_if.people[:MOST_WITNESSES], "scores": scores, "small": SMALL, "z": z}
 
 
@@ -130,9 +130,9 @@ def grids(tables: Sequence[DataTable]) -> list[tuple[str, str, Grid]]:
     return [(table.title, table.note, grid(table.frame, MOST_ROWS)) for table in tables]
 
 
-def picture(drawn: Picture) -> str:
+def picture(source: Picture) -> str:
     """Return the SVG as a data URI: as an image it runs no script, loads nothing, and shares no names with other pictures."""
-    svg = drawn.svg[drawn.svg.find("<svg") :] if "<svg" in drawn.svg else drawn.svg
+    svg = source.svg[source.svg.find("<svg") :] if "<svg" in source.svg else source.svg
     head, close, rest = svg.partition(">")
     if "xmlns=" not in head:
         head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
@@ -148,10 +148,10 @@ def link(proof: Evidence) -> str | None:
 
 def semantics(result: AuditResult) -> list[tuple[str, list[str]]]:
     """Return the subject of the answers in the sections' words, each with the sections that use it."""
-    found: dict[str, list[str]] = {}
+    titles: dict[str, list[str]] = {}
     for section in result.sections:
-        found.setdefault(section.semantics, []).append(section.title)
-    return list(found.items())
+        titles.setdefault(section.semantics, []).append(section.title)
+    return list(titles.items())
 
 
 def when(started: str) -> str:

@@ -44,24 +44,24 @@ def page(result: AuditResult) -> str:
         features=summary.features(result), lines=summary.lines(result),
         people=summary.people(result), questions=summary.questions(result),
         gaps=list(summary.not_examined(result)), words=contents.WORDS,
-        labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
+        labelled=measured is not None and any(group.accuracy is not None for group in measured.groups),
         cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),
         rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL,
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
-        what_if=_seen(contents.what_if(result)), style=style, script=script, policy=_policy(style, script),
+        what_if=_visible(contents.what_if(result)), style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
     return visible_lines(html).encode("utf-8", "replace").decode()
 
 
-def _seen(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     """Return the script's data with invisible characters made visible, as in the page's text (JSON would escape them)."""
     match value:
         case str():
             return visible_lines(value)
         case list() | tuple():
-            return [_seen(one) for one in value]
+            return [_visible(item) for item in value]
         case dict():
-            return {_seen(name): _seen(one) for name, one in value.items()}
+            return {_visible(name): _visible(item) for name, item in value.items()}
         case _:
             return value
 

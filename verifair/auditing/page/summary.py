@@ -18,7 +18,7 @@ from verifair.systems.results.words import DRAWN, listed, name_words, percent, r
 from verifair.systems.system import system
 from verifair.systems.work import called
 
-PEOPLE = 3
+MAX_PEOPLE = 3
 """Counterexamples of the first screen."""
 LINES = 2
 """Headlines of an analysis that are shown there."""
@@ -67,12 +67,12 @@ class SensitiveFeature:
 
     @property
     def shown(self) -> bool:
-        return bool(self.groups) or any(one is not None for one in (self.flips, self.alike, self.gap))
+        return bool(self.groups) or any(value is not None for value in (self.flips, self.alike, self.gap))
 
     @property
     def top(self) -> float | None:
         """The highest rate of a compared group; None if none is compared."""
-        return max((one.rate.mean for one in self.groups if one.ratio is not None), default=None)
+        return max((group.rate.mean for group in self.groups if group.ratio is not None), default=None)
 
     @property
     def reached(self) -> str:
@@ -98,7 +98,7 @@ def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     alike = {name: (float(low), float(1 - high)) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
     exchanged = dict(by_feature(result, "exchanged"))
-    flips = {name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in exchanged.items()}
+    flips = {name: (entry["decided_otherwise"], entry["asked"], entry["people"]) for name, entry in exchanged.items()}
     parts = _parts(result)
     return tuple(
         SensitiveFeature(
@@ -111,50 +111,50 @@ def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
 
 
 def _hit(groups: Mapping[str, Mapping[str, int]]) -> tuple[str, int, int] | None:
-    found = [(name, one["to_favourable"], one["people"]) for name, one in groups.items() if one["people"] >= SMALL]
-    most = max(found, key=lambda one: one[1] / one[2], default=None)
-    return most if most is not None and most[1] else None
+    candidates = [(name, counts["to_favourable"], counts["people"]) for name, counts in groups.items() if counts["people"] >= SMALL]
+    top = max(candidates, key=lambda candidate: candidate[1] / candidate[2], default=None)
+    return top if top is not None and top[1] else None
 
 
 def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
     """Return, by feature, bounds of the share of possible people decided alike, from the proved parts; nothing is known of the
     others."""
-    found = dict[str, tuple[float, float]]()
+    bounds = dict[str, tuple[float, float]]()
     if strict(result):
-        return found
+        return bounds
     for name, parts in by_feature(result, "partition"):
         files = [
-            one.checked for section in result.sections for one in section.evidence
-            if one.file.rpartition("/")[2].startswith(f"partition-{called(name)}-")
+            proof.checked for section in result.sections for proof in section.evidence
+            if proof.file.rpartition("/")[2].startswith(f"partition-{called(name)}-")
         ]
-        sure = bool(files) and set(files) <= {"accepted", "accepted in part"}
-        found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
-    return found
+        accepted = bool(files) and set(files) <= {"accepted", "accepted in part"}
+        bounds[name] = (parts["shares"]["volume"]["proved"] if accepted else 0.0, 0.0)
+    return bounds
 
 
 def answer(result: AuditResult) -> tuple[str, str]:
     """Return tone and text of the answer: does a sensitive feature alone change decisions, and which groups fail the four-fifths
     rule?"""
-    known = features(result)
-    flips = {one.name: one for one in known if one.flips is not None and one.flips[0]}
-    nobody = {one.name for one in known if one.flips is not None and one.flips[2] == one.flips[1] and not one.flips[0]}
-    how = {name: _depends(result, name) for name in result.protected}
-    yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
+    sensitive = features(result)
+    flips = {feature.name: feature for feature in sensitive if feature.flips is not None and feature.flips[0]}
+    unchanged = {f.name for f in sensitive if f.flips is not None and f.flips[2] == f.flips[1] and not f.flips[0]}
+    dependence = {name: _depends(result, name) for name in result.protected}
+    yes, no, open_ = ([name for name, state in dependence.items() if state == kind] for kind in ("yes", "no", "open"))
     changes: list[str] = []
     text: list[str] = []
-    for name in sorted(yes, key=lambda one: one not in flips):
-        only = f"{'if' if changes else 'If'} only {name_words(name)} changed"
-        do = "would" if changes else "would get another decision"
+    for name in sorted(yes, key=lambda n: n not in flips):
+        clause = f"{'if' if changes else 'If'} only {name_words(name)} changed"
+        verb = "would" if changes else "would get another decision"
         if name in flips:
-            one = flips[name]
-            assert one.flips is not None
-            changed, asked, people = one.flips
-            whom = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
-            share = percent(changed / people) + ("" if asked == people else " at least")
-            changes.append(f"{only}, {whom} ({share}) {do}{_ways(one, result)}")
+            feature = flips[name]
+            assert feature.flips is not None
+            changed, examined, people = feature.flips
+            people_text = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
+            share = percent(changed / people) + ("" if examined == people else " at least")
+            changes.append(f"{clause}, {people_text} ({share}) {verb}{_ways(feature, result)}")
         else:
-            here = ", nobody in the table would" if name in nobody else ""
-            changes.append(f"{only}, possible people {do}{here}")
+            table_text = ", nobody in the table would" if name in unchanged else ""
+            changes.append(f"{clause}, possible people {verb}{table_text}")
     if changes:
         text.append(f"Yes. {listed(changes)}.")
     no, open_ = ([name_words(name) for name in names] for names in (no, open_))
@@ -163,89 +163,89 @@ def answer(result: AuditResult) -> tuple[str, str]:
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
     if open_:
         text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
-    failing = [_failing(feature, one, result.favourable) for feature in known for one in feature.groups if fails(one)]
+    failing = [_failing(f, group, result.favourable) for f in sensitive for group in f.groups if fails(group)]
     if failing:
         text.append(f"Below the four-fifths limit of 0.8: {listed(failing)}.")
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
 
 
-def _ways(one: SensitiveFeature, result: AuditResult) -> str:
+def _ways(feature: SensitiveFeature, result: AuditResult) -> str:
     """Return the direction in which decisions change, if it is known."""
-    if one.flips is None or one.gain is None:
+    if feature.flips is None or feature.gain is None:
         return ""
-    return f' ({one.gain:,} the favourable "{result.favourable}", {one.flips[0] - one.gain:,} "{result.unfavourable}")'
+    return f' ({feature.gain:,} the favourable "{result.favourable}", {feature.flips[0] - feature.gain:,} "{result.unfavourable}")'
 
 
-def _failing(feature: SensitiveFeature, one: GroupDecisions, favourable: str) -> str:
+def _failing(feature: SensitiveFeature, group: GroupDecisions, favourable: str) -> str:
     best = reference(feature.groups)
-    between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
-    counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; that it is below 0.8 may be chance")
-    return f'{one.group} gets "{favourable}" {ratio_words(one.ratio or 0.0)} times as often as {best.group} ({between}{counts})'
+    bounds = "" if group.ratio_low is None else f"95 % interval {group.ratio_low:.2f} to {group.ratio_high:.2f}, "
+    counts = f"{group.people:,} and {best.people:,} people" + ("" if clear(group) else "; that it is below 0.8 may be chance")
+    return f'{group.group} gets "{favourable}" {ratio_words(group.ratio or 0.0)} times as often as {best.group} ({bounds}{counts})'
 
 
 def surely(result: AuditResult) -> str:
     """Return a sentence on the certainty of the first screen's numbers."""
     parts = []
-    if any(one.flips is not None for one in features(result)):
+    if any(feature.flips is not None for feature in features(result)):
         parts.append("changed decisions compare each person with themselves and are counted exactly")
     if result.decisions is not None:
         parts.append("ratios compare whole groups, in which other features differ too, and have 95 % intervals")
     checked = evidence_counts(result)
     if checked:
-        fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
-        other = [f"{checked[what]} {what}" for what in ("rejected", "not re-checked") if checked[what]]
-        other = [*([f"in {part} of them some questions are undecided"] if part else []), *other]
-        said = f"a separate program checked the proofs again and accepted {fine:,} of {checked.total():,} proof files"
-        parts.append(said + (f" ({', '.join(other)})" if other else ""))
+        accepted, partly = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
+        remarks = [f"{checked[status]} {status}" for status in ("rejected", "not re-checked") if checked[status]]
+        remarks = [*([f"in {partly} of them some questions are undecided"] if partly else []), *remarks]
+        text = f"a separate program checked the proofs again and accepted {accepted:,} of {checked.total():,} proof files"
+        parts.append(text + (f" ({', '.join(remarks)})" if remarks else ""))
     return "; ".join(parts)
 
 
 def hit(result: AuditResult) -> str:
     """Return, for each feature, the group whose people would most often gain the favourable outcome with another value; or ""."""
-    said = [(one.name, *one.hit) for one in features(result) if one.hit is not None]
+    hits = [(feature.name, *feature.hit) for feature in features(result) if feature.hit is not None]
     return " ".join(
         f'By {name_words(name)}, most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get '
-        f'"{result.favourable}" with another value.' for name, group, gain, people in said
+        f'"{result.favourable}" with another value.' for name, group, gain, people in hits
     )
 
 
 def _depends(result: AuditResult, name: str) -> str:
     """Return, in words, whether decisions depend on a feature alone: yes by an exact counterexample, no by an accepted proof, else
     open."""
-    if any(feature == name and one["decided_otherwise"] for feature, one in by_feature(result, "exchanged")):
+    if any(feature == name and entry["decided_otherwise"] for feature, entry in by_feature(result, "exchanged")):
         return "yes"
     for section in result.sections:
         if section.key == "certify" and section.settings.get("epsilon") is None:
-            found: Mapping[str, Any] = next((one for one in section.answer.get("by_feature", ()) if one["protected"] == name), {})
-            status = found.get("verdict", {}).get("status")
+            entry: Mapping[str, Any] = next((e for e in section.answer.get("by_feature", ()) if e["protected"] == name), {})
+            status = entry.get("verdict", {}).get("status")
             if status == "violated":
                 return "yes"
             accepted = f"certify-{called(name)}.json.gz" in accepted_files(result)
-            whole = not section.settings.get("box") and section.settings.get("signs") != "strict"
-            if status == "proved" and accepted and whole:
+            unrestricted = not section.settings.get("box") and section.settings.get("signs") != "strict"
+            if status == "proved" and accepted and unrestricted:
                 return "no"
     return "open"
 
 
 def lines(result: AuditResult) -> tuple[Line, ...]:
     """Return a line for each analysis of the audit, in the order of the page."""
-    return tuple(_line(place, section) for place, section in enumerate(result.sections, start=1))
+    return tuple(_line(position, section) for position, section in enumerate(result.sections, start=1))
 
 
-def _line(place: int, section: Section) -> Line:
-    chosen = [one for one in section.statements if one.headline] or list(section.statements[:1])
-    chosen.sort(key=lambda one: ORDER.index(tone(one)))
-    worst = min((tone(one) for one in chosen), key=ORDER.index, default="open")
+def _line(position: int, section: Section) -> Line:
+    shown = [statement for statement in section.statements if statement.headline] or list(section.statements[:1])
+    shown.sort(key=lambda statement: ORDER.index(tone(statement)))
+    worst = min((tone(statement) for statement in shown), key=ORDER.index, default="open")
     return Line(
-        place=place, title=section.title, tone=worst, ended=ended(section),
-        headlines=tuple(chosen[:LINES]), more=max(0, len(chosen) - LINES),
+        place=position, title=section.title, tone=worst, ended=ended(section),
+        headlines=tuple(shown[:LINES]), more=max(0, len(shown) - LINES),
     )
 
 
 def questions(result: AuditResult) -> dict[str, str]:
     """Return title -> question of each analysis, those of the audit first."""
-    left_out = (system(key).heading for key in known_analyses())
-    return {one.title: one.question for one in result.sections} | {one["title"]: one["question"] for one in left_out}
+    headings = (system(key).heading for key in known_analyses())
+    return {one.title: one.question for one in result.sections} | {one["title"]: one["question"] for one in headings}
 
 
 def people(result: AuditResult) -> tuple[Person, ...]:
@@ -254,18 +254,18 @@ def people(result: AuditResult) -> tuple[Person, ...]:
 
     Each shows another feature or, failing that, another person than those before it, as long as there are such.
     """
-    found = [(place, one) for place, section in enumerate(result.sections, start=1) for one in section.witnesses]
-    found.sort(key=lambda one: (not one[1].flips, one[1].row is None, -abs(one[1].after - one[1].before)))
-    chosen = list[Person]()
-    while found and len(chosen) < PEOPLE:
-        told, met = {tuple(one.witness.changes) for one in chosen}, [_who(one.witness) for one in chosen]
-        place, witness = min(found, key=lambda one: (_who(one[1]) in met, tuple(one[1].changes) in told))  # the first of the least
-        chosen.append(Person(witness=witness, place=place))
-        found = [one for one in found if one[1] is not witness]
-    return tuple(chosen)
+    pairs = [(place, witness) for place, section in enumerate(result.sections, start=1) for witness in section.witnesses]
+    pairs.sort(key=lambda pair: (not pair[1].flips, pair[1].row is None, -abs(pair[1].after - pair[1].before)))
+    selected = list[Person]()
+    while pairs and len(selected) < MAX_PEOPLE:
+        seen, ids = {tuple(person.witness.changes) for person in selected}, [_key(person.witness) for person in selected]
+        place, witness = min(pairs, key=lambda p: (_key(p[1]) in ids, tuple(p[1].changes) in seen))  # the first of the least
+        selected.append(Person(witness=witness, place=place))
+        pairs = [pair for pair in pairs if pair[1] is not witness]
+    return tuple(selected)
 
 
-def _who(witness: WitnessRow) -> Any:
+def _key(witness: WitnessRow) -> Any:
     """Return the person whom a counterexample is about: a row, or a possible person by all values that are not exchanged."""
     return witness.row if witness.row is not None else {k: v for k, v in witness.person.items() if k not in witness.changes}
 
@@ -277,33 +277,33 @@ def not_examined(result: AuditResult) -> Iterator[str]:
             "Whether the schema is right: it was drafted from the table, and nobody has confirmed its ranges, scaling and order of "
             "columns. Every proof depends on them."
         )
-    asked = {section.key for section in result.sections}
-    left_out = [system(key) for key in known_analyses() if key not in asked]
+    keys = {section.key for section in result.sections}
+    left_out = [system(key) for key in known_analyses() if key not in keys]
     if left_out:
-        missing = [one.heading["title"] + "".join(f" (needs {NEEDS.get(name, name)})" for name in one.required) for one in left_out]
+        missing = [s.heading["title"] + "".join(f" (needs {NEEDS.get(name, name)})" for name in s.required) for s in left_out]
         yield f"Not asked for: {'; '.join(missing)}."
     for section in result.sections:
-        how = ended(section)
-        if how != "finished":
-            yield f"{section.title}: {how}."
-    drawn = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
-    if drawn:
-        yield f"People of the table who were not drawn: {listed(drawn)}."
+        outcome = ended(section)
+        if outcome != "finished":
+            yield f"{section.title}: {outcome}."
+    sampled = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
+    if sampled:
+        yield f"People of the table who were not drawn: {listed(sampled)}."
     if result.treated:
         yield f"The original rows of people with missing values or values outside the schema{result.treated}."
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:
-        small = [f"{name_words(one.feature)} {one.group} ({one.people:,})" for one in result.decisions.groups if not one.ranked]
+        small = [f"{name_words(g.feature)} {g.group} ({g.people:,})" for g in result.decisions.groups if not g.ranked]
         if small:
             yield f"Groups of fewer than {SMALL} people, too few to compare: {listed(small)}."
-    for one in features(result):
-        if one.flips is not None and one.flips[1] < one.flips[2]:
-            rest = f"{one.flips[2] - one.flips[1]:,} of the table's {one.flips[2]:,} people"
-            yield f"Not decided for {rest}: whether another {name_words(one.name)} changes the decision."
-        open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
+    for feature in features(result):
+        if feature.flips is not None and feature.flips[1] < feature.flips[2]:
+            rest = f"{feature.flips[2] - feature.flips[1]:,} of the table's {feature.flips[2]:,} people"
+            yield f"Not decided for {rest}: whether another {name_words(feature.name)} changes the decision."
+        open_ = 0.0 if feature.alike is None else 1.0 - sum(feature.alike)
         if open_ > 0:
-            most = f" for {percent(open_)} of {one.whom}: whether" if open_ < 1 else f": for how many of {one.whom}"
-            yield f"Not decided{most} another {name_words(one.name)} changes the decision."
+            text = f" for {percent(open_)} of {feature.whom}: whether" if open_ < 1 else f": for how many of {feature.whom}"
+            yield f"Not decided{text} another {name_words(feature.name)} changes the decision."
     others = f"The effect of features other than {listed(result.protected)}; whether" if result.protected else "Whether"
     yield f"{others} the labels are right, and whether the table represents those who are decided on."
