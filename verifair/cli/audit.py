@@ -106,56 +106,56 @@ def run(system: System, given: dict[str, Any]) -> None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
     places = _places(settings.out, files.json_file)
     reports, screen = {"--junit": settings.junit, "--sarif": settings.sarif}, Screen()
-    gated = next((option for option, place in reports.items() if place is not None), None)
-    if path is None and gated is not None:
+    option = next((option for option, report in reports.items() if report is not None), None)
+    if path is None and option is not None:
         raise QueryError(
-            f"{gated} tells of a gate, and --model drafts none: leave {gated} out, add [gate] to the audit file that is drafted, "
+            f"{option} tells of a gate, and --model drafts none: leave {option} out, add [gate] to the audit file that is drafted, "
             "such as four_fifths = 0.8, and audit that file"
         )
-    with ExitStack() as unchecked:  # drafts, which are removed if a check refuses them
+    with ExitStack() as checks:  # drafts, which are removed if a check refuses them
         drafted, root = None, settings.root
         if path is None:
-            drafted = unchecked.enter_context(_drafted(settings, places))
+            drafted = checks.enter_context(_drafted(settings, places))
             path, root = drafted.audit, drafted.root
         file = load(path, root=root)
-        if gated is not None and file.gate is None:
-            raise QueryError(f"{gated}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {gated}")
+        if option is not None and file.gate is None:
+            raise QueryError(f"{option}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {option}")
         timeout = file.head.timeout if settings.timeout is None else settings.timeout
         effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
         seed = file.head.seed if settings.seed is None else settings.seed
-        chosen = _only(settings.only, list(file.analyses))
+        analyses = _only(settings.only, list(file.analyses))
         places.check()
         check_outputs({**reports, "--summary": settings.summary, "--model-card": settings.model_card})
         subject = read(file)
         against = None if settings.against is None else _against(settings.against, places, settings.root)
     if drafted is not None:
-        _tell_drafted(drafted, places, screen)
-    kept = keeping("finished analyses are kept; run the same command with --resume to go on")
-    how = files.model_copy(update={"timeout": timeout, "seed": seed})
-    with kept, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as shown:
+        _print_drafted(drafted, places, screen)
+    on_interrupt = keeping("finished analyses are kept; run the same command with --resume to go on")
+    config = files.model_copy(update={"timeout": timeout, "seed": seed})
+    with on_interrupt, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as tell:
         if isinstance(against, tuple):
-            theirs, beside = against
-            screen.print(f"against: {theirs.name}, with a page of its own: {beside.page}", soft_wrap=True)
+            other_file, other_places = against
+            screen.print(f"against: {other_file.name}, with a page of its own: {other_places.page}", soft_wrap=True)
             against = run_audit(
-                theirs, read(theirs), beside, how, effort=effort, only=chosen, tell=shown,
+                other_file, read(other_file), other_places, config, effort=effort, only=analyses, tell=tell,
                 done=lambda section: None,
             )
         result = run_audit(
-            file, subject, places, how, effort=effort, only=chosen, tell=shown,
-            done=lambda section: _show(section, screen), against=against,
+            file, subject, places, config, effort=effort, only=analyses, tell=tell,
+            done=lambda section: _print_section(section, screen), against=against,
         )
     with keeping(f"the audit is finished, and {places.page} is written"):
-        _close(result, places, screen)
-        _gate(file, result, settings, screen)
-        _compared(result, screen)
+        _print_summary(result, places, screen)
+        _print_gate(file, result, settings, screen)
+        _print_comparison(result, screen)
         _markdown(result, settings)
     if file.gate is not None:
         from verifair.auditing.gate import exit_code
 
         raise typer.Exit(exit_code(result.gate or [], file.gate.unknown))
     if files.exit_verdict:
-        found = {one.standing for one in result.statements}
-        raise typer.Exit(10 if Standing.REFUTED in found else 20 if found & {Standing.UNKNOWN, Standing.SKIPPED} else 0)
+        standings = {statement.standing for statement in result.statements}
+        raise typer.Exit(10 if Standing.REFUTED in standings else 20 if standings & {Standing.UNKNOWN, Standing.SKIPPED} else 0)
 
 
 SYSTEM = System(
@@ -206,13 +206,13 @@ def _drafted(settings: AuditSettings, places: Places) -> AbstractContextManager[
     )
 
 
-def _tell_drafted(files: DraftedFiles, places: Places, screen: Screen) -> None:
+def _print_drafted(files: DraftedFiles, places: Places, screen: Screen) -> None:
     """Print the files that were drafted."""
     if files.drafted:
         screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True)
     root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
-    again = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
-    screen.print(f"audit file: {files.audit}; to run it again: {again}", soft_wrap=True)
+    command = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
+    screen.print(f"audit file: {files.audit}; to run it again: {command}", soft_wrap=True)
 
 
 def _places(out: Path, json: Path | None) -> Places:
@@ -236,16 +236,16 @@ def _against(path: Path, places: Places, root: Path | None) -> AuditResult | tup
     if path.suffix.lower() != ".toml":
         return load(path)
     page = places.page.with_name(f"{places.page.stem}.against.html")
-    beside = Places(page=page, json=page.with_suffix(".json"))
-    beside.check()
-    return audit_file.load(path, root=root), beside
+    other_places = Places(page=page, json=page.with_suffix(".json"))
+    other_places.check()
+    return audit_file.load(path, root=root), other_places
 
 
 def _in_use(places: Places) -> str:
     return f"--out {places.page}: another audit is writing it; wait until that has ended, or name another page"
 
 
-def _only(text: str | None, asked: list[str]) -> list[str]:
+def _only(text: str | None, analyses: list[str]) -> list[str]:
     if text is None:
         return []
     from verifair.schema.spelling import nearest
@@ -254,9 +254,9 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
     for name in names:
         if name not in known_analyses():
             raise QueryError(f"--only {name}: there is no such analysis; {nearest(name, known_analyses())}")
-        if name not in asked:
-            has = ", ".join(asked)
-            raise QueryError(f"--only {name}: the audit file does not ask for it; add [analyses.{name}] there (it has {has})")
+        if name not in analyses:
+            listing = ", ".join(analyses)
+            raise QueryError(f"--only {name}: the audit file does not ask for it; add [analyses.{name}] there (it has {listing})")
     if not names:
         raise QueryError("--only: names no analysis; give one or more, such as --only pba,kmax")
     return names
@@ -289,25 +289,25 @@ def _bars() -> Iterator[Callable[[str, str, int, int], None]]:
         yield lambda key, what, done, total: bar.update(task, description=f"{key}: {what}", far=f"{done:,} of {total:,}")
 
 
-def _show(section: Section, console: Screen) -> None:
+def _print_section(section: Section, console: Screen) -> None:
     """Print the headline statements of a finished analysis; its first three statements if it has no headlines."""
     console.print(f"[bold]{section.title}[/] ({section.seconds:.1f} s)", soft_wrap=True, markup=True)
-    chosen = [one for one in section.statements if one.headline] or list(section.statements[:3])
-    for one in chosen:
-        console.print(f"  {one.standing.value:<9}", style=STYLES[one.standing.value], end="")
-        console.print(one.text, soft_wrap=True)
+    shown = [statement for statement in section.statements if statement.headline] or list(section.statements[:3])
+    for statement in shown:
+        console.print(f"  {statement.standing.value:<9}", style=STYLES[statement.standing.value], end="")
+        console.print(statement.text, soft_wrap=True)
 
 
-def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Screen) -> None:
+def _print_gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Screen) -> None:
     """Print the checks of the gate, and write them for pipelines."""
     from verifair.auditing.gate import save_junit, save_sarif
 
     if file.gate is None:
         return
     console.print("Gate", style="bold")
-    for one in result.gate or []:
-        console.print(f"  {one.outcome:<8}", style={"passed": "green", "failed": "red"}.get(one.outcome, "yellow"), end="")
-        console.print(one.text, soft_wrap=True)
+    for check in result.gate or []:
+        console.print(f"  {check.outcome:<8}", style={"passed": "green", "failed": "red"}.get(check.outcome, "yellow"), end="")
+        console.print(check.text, soft_wrap=True)
     if settings.junit is not None:
         save_junit(result, settings.junit, file.gate.unknown)
     if settings.sarif is not None:
@@ -322,16 +322,16 @@ def _model_path(file: AuditFile) -> str:
     return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
 
 
-def _compared(result: AuditResult, console: Screen) -> None:
+def _print_comparison(result: AuditResult, console: Screen) -> None:
     """Print the changes since the other audit, worse ones first."""
     if result.comparison is None:
         return
     console.print(result.comparison.headline, soft_wrap=True)
     for standing in CHANGED:
-        for one in result.comparison.changes:
-            if one.standing == standing:
+        for change in result.comparison.changes:
+            if change.standing == standing:
                 console.print(f"  {standing:<13}", style={"worse": "red", "better": "green"}.get(standing, "yellow"), end="")
-                console.print(one.text, soft_wrap=True)
+                console.print(change.text, soft_wrap=True)
 
 
 def _markdown(result: AuditResult, settings: AuditSettings) -> None:
@@ -343,11 +343,11 @@ def _markdown(result: AuditResult, settings: AuditSettings) -> None:
         save_model_card(result, settings.model_card)
 
 
-def _close(result: AuditResult, places: Places, console: Screen) -> None:
+def _print_summary(result: AuditResult, places: Places, console: Screen) -> None:
     from verifair.checker.words import counted
 
     proofs = [proof for section in result.sections for proof in section.evidence]
-    accepted, in_part = (sum(proof.checked == said for proof in proofs) for said in ("accepted", "accepted in part"))
+    accepted, in_part = (sum(proof.checked == status for proof in proofs) for status in ("accepted", "accepted in part"))
     console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True)
     if proofs:
         console.print(

@@ -97,53 +97,53 @@ def run(system: System, given: dict[str, Any]) -> None:
     out, seed, json = settings.out, files.seed, files.json_file
     rounds, seconds = (1, 1.0) if settings.quick else (3, 5.0)
     limit = budget(seconds if settings.timeout is None else settings.timeout, files.nodes, files.seed).seconds
-    known = _families(settings)
-    cases = chosen(QUICK if settings.quick else settings.cases, seed, known, settings.seeds)
-    ours = competitors()
+    known_families = _families(settings)
+    cases = chosen(QUICK if settings.quick else settings.cases, seed, known_families, settings.seeds)
+    builtin = competitors()
     tools = _tools(settings)
-    everybody = [*selected(ours, _names(settings.methods), _names(settings.solvers)), *processes(tools, ours)]
+    entrants = [*selected(builtin, _names(settings.methods), _names(settings.solvers)), *processes(tools, builtin)]
     screen = Screen()
     if settings.list_cases:
-        _list(known, cases, everybody, screen)
-        save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
+        _print_list(known_families, cases, entrants, screen)
+        save_answer(json, BenchListAnswer.model_validate(_listed(cases, entrants)))
         return
     require("matplotlib", "plots", "the figures of verifair bench")
     check_outputs({"--json": json, "--out": out / "runs.csv"}, folder=out)
     check_workers(files.jobs, files.cluster)
-    there = [one for one in everybody if one.available]
-    if not there:
+    available = [competitor for competitor in entrants if competitor.available]
+    if not available:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
-    if not any(one.takes(question) for question in (case.question() for case in cases) for one in there):
-        names = ", ".join(one.name for one in there)
+    if not any(competitor.takes(question) for question in (case.question() for case in cases) for competitor in available):
+        names = ", ".join(competitor.name for competitor in available)
         raise QueryError(f"none of {names} takes any of these cases; leave --methods and --solvers out to ask all that do")
     # The cluster first: without it, no journal with its settings is started.
     with alone_in(out), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
         try:
-            there = _started(there, screen)
+            available = _with_startup_times(available, screen)
             with _bar() as progress:
                 measure(
-                    cases, there, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
+                    cases, available, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
                     jobs=files.jobs, progress=progress,
                 )
         except KeyboardInterrupt:
             interrupted = True
-        wanted = {case.name for case in cases}, {one.name for one in there}
-        records = [one for one in journal.records.values() if one.case in wanted[0] and one.competitor in wanted[1]]
-    found = comparison(records, limit)
-    written = _write(found, cases, out)
-    content = {**to_dict(found), "interrupted": interrupted, "seed": seed, **_listed(cases, everybody)}
+        labels = {case.name for case in cases}, {competitor.name for competitor in available}
+        records = [record for record in journal.records.values() if record.case in labels[0] and record.competitor in labels[1]]
+    result = comparison(records, limit)
+    files_written = _write(result, cases, out)
+    content = {**to_dict(result), "interrupted": interrupted, "seed": seed, **_listed(cases, entrants)}
     answer = BenchAnswer.model_validate(plain(content))
     save_answer(out / "bench.json", answer)
     save_answer(json, answer)
-    _show(found, everybody, [*written, out / "bench.json"], screen)
+    _print_results(result, entrants, [*files_written, out / "bench.json"], screen)
     if interrupted:
         raise Interrupted(f"interrupted: {out} keeps what was measured; continue with --resume")
-    if found.contradictions:
-        first = found.contradictions[0]
+    if result.contradictions:
+        pair = result.contradictions[0]
         raise Disagreement(
-            f"{len(found.contradictions)} disagreements; the first: {first.first.competitor} and {first.second.competitor} on "
-            f"{first.first.case}: {first.what}; both answers are in {out / first.name}, please report it"
+            f"{len(result.contradictions)} disagreements; the first: {pair.first.competitor} and {pair.second.competitor} on "
+            f"{pair.first.case}: {pair.what}; both answers are in {out / pair.name}, please report it"
         )
 
 
@@ -169,10 +169,10 @@ def _families(settings: BenchSettings) -> Sequence[Family]:
     from verifair.bench.cases.files import file_families
     from verifair.bench.cases.shipped import own_families
 
-    made: list[Family] = []
+    own: list[Family] = []
     if settings.network is not None and settings.schema_file is not None and settings.data is not None:
-        made += own_families(settings.network, settings.schema_file, settings.data)
-    return [*made, *file_families(settings.queries, settings.network)] or families()
+        own += own_families(settings.network, settings.schema_file, settings.data)
+    return [*own, *file_families(settings.queries, settings.network)] or families()
 
 
 def _tools(settings: BenchSettings) -> list[Tool]:
@@ -183,47 +183,47 @@ def _tools(settings: BenchSettings) -> list[Tool]:
         homes = assignments(settings.competitor_home, expected="expected NAME=PATH", once="give each competitor once")
     except ValueError as error:
         raise QueryError(f"--competitor-home {error}") from None
-    named = [tool(text, {name: Path(path) for name, path in homes.items()}) for text in settings.competitor]
+    tools = [tool(text, {name: Path(path) for name, path in homes.items()}) for text in settings.competitor]
     for name in homes:
-        if name not in [one.name for one in named]:
+        if name not in [tool.name for tool in tools]:
             raise QueryError(f"--competitor-home {name}: no --competitor is called so")
-    return named
+    return tools
 
 
-def _started(there: Sequence[Competitor], console: Screen) -> list[Competitor]:
+def _with_startup_times(competitors: Sequence[Competitor], console: Screen) -> list[Competitor]:
     """Measure the start-up time of other verifiers, which is subtracted from their times; report those that fail."""
-    out = []
-    for one in there:
-        if one.tool is not None:
-            one = replace(one, tool=one.tool.measured())
-            assert one.tool is not None
-            console.print(f"{one.name} starts in {one.tool.startup:.2f} s, which is subtracted." if one.tool.startup else
-                          f"{one.name}: no start is subtracted (it does not prove a query of one neuron).")
-        out.append(one)
-    return out
+    result = []
+    for peer in competitors:
+        if peer.tool is not None:
+            peer = replace(peer, tool=peer.tool.measured())
+            assert peer.tool is not None
+            console.print(f"{peer.name} starts in {peer.tool.startup:.2f} s, which is subtracted." if peer.tool.startup else
+                          f"{peer.name}: no start is subtracted (it does not prove a query of one neuron).")
+        result.append(peer)
+    return result
 
 
 def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Sequence[str]) -> list[Competitor]:
     """Return the competitors with the named methods and backends. Raises QueryError for unknown names."""
-    for option, names, there in (
-        ("--methods", methods, {one.method for one in known}), ("--solvers", solvers, {one.solver for one in known if one.solver}),
+    for option, names, known_names in (
+        ("--methods", methods, {c.method for c in known}), ("--solvers", solvers, {c.solver for c in known if c.solver}),
     ):
         for name in names:
-            if name not in there:
-                raise QueryError(f"{option} {name}: is not known; choose among {', '.join(sorted(there))}")
+            if name not in known_names:
+                raise QueryError(f"{option} {name}: is not known; choose among {', '.join(sorted(known_names))}")
     return [
-        one for one in known
-        if (not methods or one.method in methods) and (not solvers or one.solver is None or one.solver in solvers)
+        c for c in known
+        if (not methods or c.method in methods) and (not solvers or c.solver is None or c.solver in solvers)
     ]
 
 
 def _settings(files: Run, limit: float) -> dict[str, Any]:
     """Return the settings that all runs of a journal share: times under different settings are not comparable."""
-    where = "a cluster" if files.cluster is not None else f"{files.jobs} processes"
-    beside = {} if files.cluster is None and files.jobs == 1 else {"measured by": where}
+    place = "a cluster" if files.cluster is not None else f"{files.jobs} processes"
+    measured = {} if files.cluster is None and files.jobs == 1 else {"measured by": place}
     return {
         "verifair": version("verifair"), "python": platform.python_version(), "machine": platform.machine(), "limit": limit,
-        "seed": files.seed, **beside,
+        "seed": files.seed, **measured,
     }
 
 
@@ -234,91 +234,91 @@ def _bar() -> Iterator[Any]:
     if not err.is_terminal:
         yield None
         return
-    now = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
+    current = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), current)
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total, now: bar.update(task, completed=done, total=total, description=now)
+        yield lambda done, total, current: bar.update(task, completed=done, total=total, description=current)
 
 
-def _write(found: BenchResult, asked: Sequence[BenchCase], out: Path) -> list[Path]:
-    if not found.records:
+def _write(result: BenchResult, cases: Sequence[BenchCase], out: Path) -> list[Path]:
+    if not result.records:
         return []
     from verifair.bench.contradictions import save
     from verifair.bench.plots import draw
     from verifair.bench.tables import write_tables
 
-    files = write_tables(found, out)
-    files += draw(found, out, {case.family.name: case.family.size_is for case in asked})
-    named = {record.case for one in found.contradictions for record in (one.first, one.second)}
-    return [*files, *save(found.contradictions, out, {case.name: case.question() for case in asked if case.name in named})]
+    files = write_tables(result, out)
+    files += draw(result, out, {case.family.name: case.family.size_is for case in cases})
+    names = {record.case for contradiction in result.contradictions for record in (contradiction.first, contradiction.second)}
+    return [*files, *save(result.contradictions, out, {case.name: case.question() for case in cases if case.name in names})]
 
 
-def _listed(asked: Sequence[BenchCase], everybody: Sequence[Competitor]) -> dict[str, Any]:
+def _listed(cases: Sequence[BenchCase], competitors: Sequence[Competitor]) -> dict[str, Any]:
     return {
         "registry": [
-            {"case": case.name, "family": case.family.name, "kind": case.family.kind, "size": case.size} for case in asked
+            {"case": case.name, "family": case.family.name, "kind": case.family.kind, "size": case.size} for case in cases
         ],
         "competitors": [
-            {"name": one.name, "available": one.available, "version": one.version, "install": one.remedy} for one in everybody
+            {"name": c.name, "available": c.available, "version": c.version, "install": c.remedy} for c in competitors
         ],
     }
 
 
-def _list(known: Sequence[Family], asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Screen) -> None:
-    grid = Grid("family", "asks", "sizes", "cases", title=f"{len(asked)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
-    for family in known:
-        own = [case for case in asked if case.family.name == family.name]
-        if own:
-            sizes = ", ".join(dict.fromkeys(str(case.size) for case in own))
-            grid.add_row(family.name, family.about, f"{sizes} ({family.size_is})", str(len(own)))
+def _print_list(families: Sequence[Family], cases: Sequence[BenchCase], competitors: Sequence[Competitor], console: Screen) -> None:
+    grid = Grid("family", "asks", "sizes", "cases", title=f"{len(cases)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
+    for family in families:
+        members = [case for case in cases if case.family.name == family.name]
+        if members:
+            sizes = ", ".join(dict.fromkeys(str(case.size) for case in members))
+            grid.add_row(family.name, family.about, f"{sizes} ({family.size_is})", str(len(members)))
     console.print(grid)
-    there = Grid("competitor", "version", "installed", title=f"{len(everybody)} competitors", title_justify="left")
-    for one in everybody:
-        there.add_row(one.name, one.version, "yes" if one.available else f"no: {one.remedy}")
-    console.print(there)
+    installed = Grid("competitor", "version", "installed", title=f"{len(competitors)} competitors", title_justify="left")
+    for competitor in competitors:
+        installed.add_row(competitor.name, competitor.version, "yes" if competitor.available else f"no: {competitor.remedy}")
+    console.print(installed)
 
 
-def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Screen) -> None:
+def _print_results(result: BenchResult, competitors: Sequence[Competitor], files: Sequence[Path], console: Screen) -> None:
     from verifair.bench.records import WRONG
     from verifair.bench.tables import KINDS
 
-    who = len({entry.competitor for entry in found.entries})
+    count = len({entry.competitor for entry in result.entries})
     console.print(
-        f"{found.cases} cases, {who} competitors, {len(found.records)} runs of at most {found.limit:g} s: {found.decided} of "
-        f"{found.asked} answers decided, {len(found.contradictions)} disagreements."
+        f"{result.cases} cases, {count} competitors, {len(result.records)} runs of at most {result.limit:g} s: {result.decided} of "
+        f"{result.asked} answers decided, {len(result.contradictions)} disagreements."
     )
-    for kind in dict.fromkeys(entry.kind for entry in found.entries):
-        part = found.scores[(found.scores["kind"] == kind) & (found.scores["family"] == "all")]
-        heads = (Column("competitor", no_wrap=True), "solved", "claimed", "PAR-2 s", "median s", "peak MB", "mostly open for")
-        grid = Grid(*heads, title=KINDS[kind], title_justify="left")
-        for line in part.itertuples(index=False):
-            cells = dict(zip(part.columns, line, strict=True))
+    for kind in dict.fromkeys(entry.kind for entry in result.entries):
+        scores = result.scores[(result.scores["kind"] == kind) & (result.scores["family"] == "all")]
+        headers = (Column("competitor", no_wrap=True), "solved", "claimed", "PAR-2 s", "median s", "peak MB", "mostly open for")
+        grid = Grid(*headers, title=KINDS[kind], title_justify="left")
+        for line in scores.itertuples(index=False):
+            cells = dict(zip(scores.columns, line, strict=True))
             grid.add_row(
                 cells["competitor"], f"{cells['solved']} of {cells['cases']}", str(cells["claimed"] or ""),
                 f"{cells['PAR-2']:.3f}" + (f" ± {cells['PAR-2 sd']:.3f}" if cells["seeds"] > 1 else ""),
                 _number(cells["median s"], 4), _number(cells["peak MB"], 0), cells["mostly open for"],
             )
         console.print(grid)
-    for choice in found.choices:
+    for choice in result.choices:
         if choice.best != choice.default:
             console.print(
                 f"{choice.kind}: {choice.default} is the default of {choice.method} (PAR-2 {choice.default_par2:.3f} s, "
                 f"{choice.default_solved} solved); {choice.best} is faster ({choice.best_par2:.3f} s, {choice.best_solved} solved)."
             )
-    wrong = [record for record in found.records if record.reason == WRONG]
+    wrong = [record for record in result.records if record.reason == WRONG]
     if wrong:
-        where = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
-        console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {where}", soft_wrap=True)
-    for record in {one.competitor: one for one in reversed(found.records) if one.reason == "solver-error" and one.note}.values():
+        listing = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
+        console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {listing}", soft_wrap=True)
+    for record in {r.competitor: r for r in reversed(result.records) if r.reason == "solver-error" and r.note}.values():
         console.print(f"{record.competitor} on {record.case}: solver-error, {record.note}", soft_wrap=True)
-    for one in everybody:
-        if not one.available:
-            console.print(f"{one.name} was not asked: not installed; {one.remedy}")
+    for competitor in competitors:
+        if not competitor.available:
+            console.print(f"{competitor.name} was not asked: not installed; {competitor.remedy}")
     if files:
-        named = [path.name for path in files if not path.name.startswith("disagreement-")]
-        saved = f", {len(files) - len(named)} disagreement-*.json" if len(named) < len(files) else ""
-        console.print(f"{files[0].parent}: {', '.join(named)}{saved}", soft_wrap=True)
+        names = [path.name for path in files if not path.name.startswith("disagreement-")]
+        saved = f", {len(files) - len(names)} disagreement-*.json" if len(names) < len(files) else ""
+        console.print(f"{files[0].parent}: {', '.join(names)}{saved}", soft_wrap=True)
 
 
 def _number(value: float, digits: int) -> str:

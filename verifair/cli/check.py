@@ -113,34 +113,34 @@ def run(system: System, given: dict[str, Any]) -> None:
 
     schema: InputSpace
     _, settings, files = asked(system, given)
-    paths, screen = list(dict.fromkeys(path for one in settings.certificates for path in _files(one))), Screen()
+    paths, screen = list(dict.fromkeys(path for argument in settings.certificates for path in _files(argument))), Screen()
     if settings.demo is not None:
         from verifair import datasets
 
         network, schema = read_model(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
-        described = f"{settings.demo}.toml"
+        schema_name = f"{settings.demo}.toml"
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
-        described = settings.schema_file.name
-    about = {"model_sha256": network.source_sha256, "schema_sha256": schema.sha256}
+        schema_name = settings.schema_file.name
+    hashes = {"model_sha256": network.source_sha256, "schema_sha256": schema.sha256}
     model = f"Model {Path(str(network.source)).name}: SHA-256 {network.source_sha256}"
-    digests = f"{visible(model)}\n{visible(f'Schema {described}: SHA-256 of its content {schema.sha256}')}"
-    one = len(paths) == 1 and not settings.certificates[0].is_dir()
+    digests = f"{visible(model)}\n{visible(f'Schema {schema_name}: SHA-256 of its content {schema.sha256}')}"
+    single = len(paths) == 1 and not settings.certificates[0].is_dir()
 
-    def again(path: Path, kept: str) -> CheckReport:
-        with keeping(kept), progress_bar(kind_of(path).counts) as progress:
+    def recheck(path: Path, message: str) -> CheckReport:
+        with keeping(message), progress_bar(kind_of(path).counts) as progress:
             report = check(path, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread)
-        _show(report, digests if one else None, screen)
+        _show(report, digests if single else None, screen)
         return report
 
     with _spread(files) as spread:
         answer: CheckAnswer | CheckFilesAnswer
-        if one:
-            report = CheckedFile.model_validate(again(paths[0], "nothing is accepted"))
-            answer = CheckAnswer.model_validate(about | dict(report))
+        if single:
+            report = CheckedFile.model_validate(recheck(paths[0], "nothing is accepted"))
+            answer = CheckAnswer.model_validate(hashes | dict(report))
         else:
             screen.print(f"{digests}\n", soft_wrap=True)
-            answer = CheckFilesAnswer.model_validate(about | _each(paths, settings.certificates, again, screen))
+            answer = CheckFilesAnswer.model_validate(hashes | _check_all(paths, settings.certificates, recheck, screen))
     save_answer(files.json_file, answer)
     if not answer.accepted:
         raise typer.Exit(1)
@@ -150,16 +150,16 @@ def _files(path: Path) -> list[Path]:
     """Return the files that a path stands for. Raises CertificateError for a folder without files of proofs."""
     if not path.is_dir():
         return [path]
-    ours = [one for one in path.iterdir() if one.name.endswith((".json", ".json.gz", ".sqlite"))]
-    found = sorted(one for one in ours if one.is_file() or (one.is_symlink() and not one.exists()))  # a broken link is reported
-    if not found:
-        ends = "expected files that end in .json, .json.gz or .sqlite"
-        raise CertificateError(f"{path}: is a folder without files of proofs; {ends}: name another folder, or a file")
-    return found
+    candidates = [file for file in path.iterdir() if file.name.endswith((".json", ".json.gz", ".sqlite"))]
+    files = sorted(f for f in candidates if f.is_file() or (f.is_symlink() and not f.exists()))  # a broken link is reported
+    if not files:
+        expected = "expected files that end in .json, .json.gz or .sqlite"
+        raise CertificateError(f"{path}: is a folder without files of proofs; {expected}: name another folder, or a file")
+    return files
 
 
-def _each(
-    paths: Sequence[Path], named: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen
+def _check_all(
+    paths: Sequence[Path], arguments: Sequence[Path], recheck: Callable[[Path, str], CheckReport], screen: Screen
 ) -> dict[str, Any]:
     """Prove the files again, one after the other, and return the answer; an error in one file does not stop the others.
 
@@ -170,21 +170,21 @@ def _each(
     reports: dict[str, CheckReport] = {}
     unread: dict[str, str] = {}
     verdicts = Counter[str]()
-    for done, path in enumerate(paths):
+    for k, path in enumerate(paths):
         screen.print(visible(str(path)), style="bold", soft_wrap=True)
         try:
-            report = reports[str(path)] = again(path, f"{done:,} of {len(paths):,} files were checked")
+            report = reports[str(path)] = recheck(path, f"{k:,} of {len(paths):,} files were checked")
             verdicts[report.verdict] += 1
         except (VerifairError, OSError) as error:
-            said = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            beside = isinstance(error, NoProofs) and path not in named
-            unread |= {} if beside else {str(path): said}
-            verdict = "WITHOUT PROOFS" if beside else "NOT READ"
+            message = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            ignored = isinstance(error, NoProofs) and path not in arguments
+            unread |= {} if ignored else {str(path): message}
+            verdict = "WITHOUT PROOFS" if ignored else "NOT READ"
             verdicts[verdict] += 1
-            screen.print(visible(f"{verdict}: {said}"), soft_wrap=True)
+            screen.print(visible(f"{verdict}: {message}"), soft_wrap=True)
         screen.print()
-    each = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
-    screen.print(f"{counted(len(paths), 'file', 'files')}: {each}")
+    summary = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
+    screen.print(f"{counted(len(paths), 'file', 'files')}: {summary}")
     accepted = bool(reports) and not unread and all(report.accepted for report in reports.values())
     return {"accepted": accepted, "files": reports, "unread": unread}
 
@@ -202,11 +202,11 @@ def _show(report: CheckReport, digests: str | None, screen: Screen) -> None:
         screen.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
     refuted = f", {counted(report.refuted, 'counterexample', 'counterexamples')}" if report.refuted else ""
-    done = f"{proofs}{refuted}, {leaves} re-proved in {report.seconds:.1f} s"
+    summary = f"{proofs}{refuted}, {leaves} re-proved in {report.seconds:.1f} s"
     if report.rejections or report.missing is None:
-        screen.print(f"{report.verdict}: {done}")
+        screen.print(f"{report.verdict}: {summary}")
     else:
-        screen.print(f"{done}\n{report.verdict}: {report.left_out}", soft_wrap=True)
+        screen.print(f"{summary}\n{report.verdict}: {report.left_out}", soft_wrap=True)
     if report.accepted and report.float32 is not None and report.proofs:
         screen.print(f"{float32_words(report.float32, report.proofs)}.", soft_wrap=True)
 

@@ -32,46 +32,46 @@ def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None 
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
     def command(context: typer.Context, **options: Any) -> None:
-        typed = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
+        given = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
         from verifair.cli.output import ending
 
         with ending():
-            (run or run_system)(system, {name: options[name] for name in typed})
+            (run or run_system)(system, {name: options[name] for name in given})
 
     groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
-    fields = [(name, one) for group in groups for name, one in group.model_fields.items() if group is not Run or name in system.run]
+    fields = [(name, f) for group in groups for name, f in group.model_fields.items() if group is not Run or name in system.run]
     parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
+    parameters += [_parameter(name, field, system) for name, field in fields if not marker(field).hidden]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app.command(system.verb, help=re.sub(r"(?<=\S)\n(?=\S)", " ", system.help))(command)  # Typer would keep line ends
     return app
 
 
-def marker(one: FieldInfo) -> Option:
+def marker(field: FieldInfo) -> Option:
     """Return the `Option` of a field."""
-    return next((mark for mark in one.metadata if isinstance(mark, Option)), Option())
+    return next((mark for mark in field.metadata if isinstance(mark, Option)), Option())
 
 
-def option_name(name: str, one: FieldInfo) -> str:
+def option_name(name: str, field: FieldInfo) -> str:
     """Return "--json" for a field, MODEL for a positional one."""
-    mark = marker(one)
+    mark = marker(field)
     return mark.name or (name.upper() if mark.argument else "--" + name.replace("_", "-"))
 
 
-def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, system: System) -> inspect.Parameter:
     """Return a field as a parameter that Typer reads: its type, its range, its default and its help."""
-    mark, default = marker(one), system.defaults.get(name, one.get_default(call_default_factory=True))
-    kind, help_text = mark.type or _plain_type(one.annotation), system.helps.get(name, one.description)
-    several = get_origin(kind) is list
-    shown: Any = (list(default) if isinstance(default, (list, tuple)) and default else None) if several else default
-    shown = inspect.Parameter.empty if one.is_required() else shown
+    mark, default = marker(field), system.defaults.get(name, field.get_default(call_default_factory=True))
+    kind, help_text = mark.type or _plain_type(field.annotation), system.helps.get(name, field.description)
+    is_list = get_origin(kind) is list
+    shown: Any = (list(default) if isinstance(default, (list, tuple)) and default else None) if is_list else default
+    shown = inspect.Parameter.empty if field.is_required() else shown
     if mark.argument:
         info: Any = typer.Argument(help=help_text, show_default=False, metavar=mark.name)
     else:
-        ends = [f"at least {limit.ge:g}" for limit in one.metadata if isinstance(limit, Ge) and isinstance(limit.ge, (int, float))]
-        ends += [f"at most {limit.le:g}" for limit in one.metadata if isinstance(limit, Le) and isinstance(limit.le, (int, float))]
-        help_text = f"{help_text} ({', '.join(ends)})" if ends and kind in (int, float) else help_text
-        names = [option_name(name, one)]
+        limits = [f"at least {m.ge:g}" for m in field.metadata if isinstance(m, Ge) and isinstance(m.ge, (int, float))]
+        limits += [f"at most {m.le:g}" for m in field.metadata if isinstance(m, Le) and isinstance(m.le, (int, float))]
+        help_text = f"{help_text} ({', '.join(limits)})" if limits and kind in (int, float) else help_text
+        names = [option_name(name, field)]
         if kind is bool and default is True:
             names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
         info = typer.Option(*names, help=help_text)
@@ -87,7 +87,7 @@ def _plain_type(annotation: Any) -> Any:
     if origin is Annotated:
         return _plain_type(inner[0])
     if origin in (Union, types.UnionType):
-        return _plain_type(next(one for one in inner if one is not type(None)))
+        return _plain_type(next(part for part in inner if part is not type(None)))
     if origin is Literal:
         return str
     if origin in (tuple, list):
@@ -97,40 +97,40 @@ def _plain_type(annotation: Any) -> Any:
 
 def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
     """Return the settings of a group. Raises QueryError that names the option, the value found and the expected form."""
-    own, others = ({name: one for name, one in part.items() if name in group.model_fields} for part in (given, defaults or {}))
+    values, others = ({name: v for name, v in part.items() if name in group.model_fields} for part in (given, defaults or {}))
     try:
-        return group.of(own, others, context="command line")
+        return group.of(values, others, context="command line")
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        deeper = {one["loc"][0] for one in problems if len(one["loc"]) > 1}  # a refused item is not also a missing one
-        kept = [one for one in problems if one["type"] != "too_short" or one["loc"][0] not in deeper]
-        raise QueryError("\n".join(_problem_line(group, one) for one in kept)) from None
+        item_fields = {e["loc"][0] for e in problems if len(e["loc"]) > 1}  # a refused item is not also a missing one
+        kept = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"][0] not in item_fields]
+        raise QueryError("\n".join(_problem_line(group, problem) for problem in kept)) from None
 
 
 def _problem_line(group: type[Settings], problem: Any) -> str:
     """Return one of pydantic's errors as a line for the user of a command."""
-    place = [str(part) for part in problem["loc"]]
+    location = [str(part) for part in problem["loc"]]
     text = str(problem["msg"]).removeprefix("Value error, ")
-    if not place:
+    if not location:
         return text
-    field = group.model_fields[place[0]]
-    item = f"{place[1]}=" if get_origin(field.annotation) is dict and len(place) > 1 else ""  # of feature=value
-    option = f"{option_name(place[0], field)} {item}{_word(problem['input'])}"
+    field = group.model_fields[location[0]]
+    item = f"{location[1]}=" if get_origin(field.annotation) is dict and len(location) > 1 else ""  # of feature=value
+    option = f"{option_name(location[0], field)} {item}{_word(problem['input'])}"
     if problem["type"] == "value_error":
         return f"{option}: {text}" if item or isinstance(problem["input"], (int, float, str)) else f"{option.split()[0]} {text}"
     if problem["type"] == "literal_error":
-        *first, last = [one.strip(" '") for one in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        *first, last = [choice.strip(" '") for choice in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{option}: expected {' or '.join([', '.join(first), last] if first else [last])}"
     if problem["type"] in schema_file.RANGES:
         return f"{option}: expected {schema_file.expected(problem, group)}"
     return f"{option}: {text[0].lower()}{text[1:]}".replace("input should be", "expected")
 
 
-def _word(found: Any) -> str:
+def _word(value: Any) -> str:
     """Return a value as it would be typed."""
-    if isinstance(found, tuple):
-        return ",".join(map(_word, found))
-    return f"{found:g}" if isinstance(found, float) else str(found)
+    if isinstance(value, tuple):
+        return ",".join(map(_word, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
@@ -142,8 +142,8 @@ def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
     inputs, settings = build(system.inputs, given, system.defaults), build(system.settings, given)
     for name, owners in settings.strays(inputs, run):
         words = [f"{_option(system, to)}{'' if value in (None, True) else f' {value}'}" for to, value in owners]
-        option, needs = _option(system, name), " or ".join(words)
-        raise QueryError(f"{option} belongs to {needs}: add {needs if len(words) == 1 else 'one'}, or drop {option}")
+        option, owner_text = _option(system, name), " or ".join(words)
+        raise QueryError(f"{option} belongs to {owner_text}: add {owner_text if len(words) == 1 else 'one'}, or drop {option}")
     try:
         settings.check_options(inputs, run)
     except ValueError as error:
@@ -154,7 +154,7 @@ def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
 
 def _option(system: System, name: str) -> str:
     """Return the option, such as "--json", for the name of a field of any group."""
-    group = next(one for one in (system.settings, system.inputs, Run) if name in one.model_fields)
+    group = next(g for g in (system.settings, system.inputs, Run) if name in g.model_fields)
     return option_name(name, group.model_fields[name])
 
 
@@ -167,14 +167,14 @@ def run_system(system: System, given: dict[str, Any]) -> None:
 
     started = time.monotonic()
     inputs, settings, run = asked(system, given)
-    own_read = system.optional("solve", "read")
-    subject = own_read(inputs, settings) if own_read else read(inputs, getattr(settings, "protected", ()))
+    system_read = system.optional("solve", "read")
+    subject = system_read(inputs, settings) if system_read else read(inputs, getattr(settings, "protected", ()))
     if getattr(inputs, "missing", "error") != "error":
         output.tell(f"table: {subject.words}")
     started += ready(getattr(subject, "network", None))
-    with ExitStack() as held:
+    with ExitStack() as resources:
         if run.out is not None:
-            held.enter_context(output.alone_in(run.out))
+            resources.enter_context(output.alone_in(run.out))
         with cluster(run.cluster):
-            result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started, held))
+            result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started, resources))
         output.finish(system, run, result)

@@ -102,16 +102,16 @@ def run(system: System, given: dict[str, Any]) -> None:
     console = Screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
-    found = []
+    backends = []
     missing: dict[str, list[str]] = {}  # extra -> what comes with it
     for backend in registry.backends():
-        there = backend.is_available()
+        available = backend.is_available()
         limit = f"{backend.max_columns:,} columns and {backend.max_rows:,} rows" if backend.max_columns else ""
-        can = ", ".join(sorted(c.name.lower().replace("_", " ") for c in backend.capabilities))
-        grid.add_row(backend.name, "yes" if there else "no", backend.version() if there else "", can, limit)
-        if not there and backend.extra:
+        capabilities = ", ".join(sorted(c.name.lower().replace("_", " ") for c in backend.capabilities))
+        grid.add_row(backend.name, "yes" if available else "no", backend.version() if available else "", capabilities, limit)
+        if not available and backend.extra:
             missing[backend.extra] = [*missing.get(backend.extra, []), backend.name]
-        found.append(BackendShape(name=backend.name, available=there, version=backend.version() if there else None))
+        backends.append(BackendShape(name=backend.name, available=available, version=backend.version() if available else None))
     console.print(grid)
     packages = {name: _version(name) for name in (*CORE, *OPTIONAL)}
     console.print("; ".join(f"{name} {packages[name]}" for name in CORE))
@@ -123,13 +123,13 @@ def run(system: System, given: dict[str, Any]) -> None:
     console.print(extras)
     for extra, names in missing.items():
         console.print(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"', soft_wrap=True)
-    modules = {name: MODULES.get(name, name) for name, there in packages.items() if there}
+    modules = {name: MODULES.get(name, name) for name, available in packages.items() if available}
     modules |= {backend.distribution: backend.package for backend in registry.backends() if backend.is_available()}
     broken = _packages.broken(modules)
-    for name, why in broken.items():
-        console.print(_packages.line(name, modules[name], why), soft_wrap=True, style="red")
+    for name, reason in broken.items():
+        console.print(_packages.line(name, modules[name], reason), soft_wrap=True, style="red")
     foreign = sorted({
-        one for name in SIBLINGS for one in packages_distributions().get(name, ()) if one.lower() != "verifair"
+        package for name in SIBLINGS for package in packages_distributions().get(name, ()) if package.lower() != "verifair"
     })  # fmt: skip
     for name in foreign:
         remedy = f"pip uninstall {name}, then install verifair anew"
@@ -141,11 +141,11 @@ def run(system: System, given: dict[str, Any]) -> None:
     if network is not None:
         widths = " x ".join(str(width) for width in (network.inputs, *network.hidden, network.outputs))
         console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True)
-        most = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
-        message = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
+        bound = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
+        message = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({bound})"
         console.print(message, soft_wrap=True)
     save_answer(files.json_file, DoctorAnswer(
-        backends=found, packages=packages, broken=broken, foreign=foreign, clash=clash, network=network,
+        backends=backends, packages=packages, broken=broken, foreign=foreign, clash=clash, network=network,
     ))
 
 

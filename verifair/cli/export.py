@@ -61,28 +61,28 @@ def run(system: System, given: dict[str, Any]) -> None:
     inputs, settings, files = asked(system, given)
     query = settings.question(system.verb, read(inputs, settings.protected))
     with keeping(f"{settings.vnnlib} holds some of the queries only: delete it"), progress_bar("queries") as progress:
-        written = export(
+        result = export(
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
             limit=settings.limit, progress=progress,
         )
-    loose = RelaxedQueries(one=list(written.relaxed_1), two=list(written.relaxed_2))
-    save_answer(files.json_file, ExportAnswer(folder=str(written.folder), files=list(written.files), relaxed=loose))
-    _show(written, Screen())
+    relaxed = RelaxedQueries(one=list(result.relaxed_1), two=list(result.relaxed_2))
+    save_answer(files.json_file, ExportAnswer(folder=str(result.folder), files=list(result.files), relaxed=relaxed))
+    _print_export(result, Screen())
 
 
 SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, inputs=ExportInputs, run=("json_file",))
 app = app_of(SYSTEM, run)
 
 
-def _show(written: Export, out: Screen) -> None:
-    out.print(f"{len(written.files)} queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
-    out.print("proved when all files of one version are unsat", soft_wrap=True)
-    if not written.single:
-        out.print("the networks are float64: float32 does not hold the constants folded into their weights", soft_wrap=True)
-    for version, loose in (("1.0", written.relaxed_1), ("2.0", written.relaxed_2)):
-        if not loose:
-            out.print(f"{version}: exact; a sat is a counterexample")
+def _print_export(result: Export, screen: Screen) -> None:
+    screen.print(f"{len(result.files)} queries in {result.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
+    screen.print("proved when all files of one version are unsat", soft_wrap=True)
+    if not result.single:
+        screen.print("the networks are float64: float32 does not hold the constants folded into their weights", soft_wrap=True)
+    for version, reasons in (("1.0", result.relaxed_1), ("2.0", result.relaxed_2)):
+        if not reasons:
+            screen.print(f"{version}: exact; a sat is a counterexample")
             continue
-        out.print(f"{version}: relaxed, so that unsat proves but a sat has to be confirmed:")
-        for line in loose:
-            out.print(f"  {line}", soft_wrap=True)
+        screen.print(f"{version}: relaxed, so that unsat proves but a sat has to be confirmed:")
+        for line in reasons:
+            screen.print(f"  {line}", soft_wrap=True)

@@ -38,7 +38,7 @@ def verbs() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OWN)))
 
 
-CALLED = {"--protected": "--sensitive", "--sensitive": "--protected"}
+SYNONYMS = {"--protected": "--sensitive", "--sensitive": "--protected"}
 """What some verbs call --protected, others --sensitive: an option that a verb has not -> what it may call it."""
 
 
@@ -80,9 +80,9 @@ def _visible_errors() -> Iterator[None]:
         typer.echo(NOTHING_KEPT, err=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
-        other = CALLED.get(getattr(error, "option_name", None) or "")
-        if other is not None and any(other in one.opts for one in error.ctx.command.params):  # type: ignore[attr-defined]
-            error.possibilities = [other]  # type: ignore[attr-defined]
+        synonym = SYNONYMS.get(getattr(error, "option_name", None) or "")
+        if synonym is not None and any(synonym in p.opts for p in error.ctx.command.params):  # type: ignore[attr-defined]
+            error.possibilities = [synonym]  # type: ignore[attr-defined]
         if isinstance(message := getattr(error, "message", None), str):
             error.message = visible_lines(message)  # type: ignore[attr-defined]
         raise
@@ -111,8 +111,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"verifair {__version__}")
         raise typer.Exit
 
@@ -139,9 +139,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:  # a file or folder that a verb cannot write or read
-        place = f"{error.filename}: " if error.filename else ""
-        room = "; make room there, or name another place" if error.errno == ENOSPC else ""
-        _say("error:", place + (error.strerror or str(error)) + room)
+        path = f"{error.filename}: " if error.filename else ""
+        remedy = "; make room there, or name another place" if error.errno == ENOSPC else ""
+        _say("error:", path + (error.strerror or str(error)) + remedy)
         sys.exit(2)
     except Exception as error:
         code = getattr(error, "exit_code", None)  # errors that a user can cause have one
@@ -153,7 +153,7 @@ def main() -> None:
         sys.exit(5)
 
 
-def _say(what: str, text: str) -> None:
+def _say(kind: str, text: str) -> None:
     screen = Screen(stderr=True)
-    screen.print(what, style="red", end=" ")
+    screen.print(kind, style="red", end=" ")
     screen.print(text, soft_wrap=True)

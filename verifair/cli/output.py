@@ -32,8 +32,8 @@ def check(system: System, run: Run, settings: Settings) -> None:
         raise QueryError(f"--plot {run.plot}: pictures are drawn as .png, .pdf or .svg; name the file so")
     if run.plot is not None:
         require("matplotlib", "plots", "--plot")
-    named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in settings.folders}
-    check_outputs(named | settings.files)
+    options = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in settings.folders}
+    check_outputs(options | settings.files)
     if run.out is not None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")
@@ -56,21 +56,21 @@ def check_outputs(files: Mapping[str, Path | None], *, new: bool = False, folder
 
     folder: of --out, if the option does not name the file itself.
     """
-    given = {option: path for option, path in files.items() if path is not None}
-    for option, path in given.items():
+    outputs = {option: path for option, path in files.items() if path is not None}
+    for option, path in outputs.items():
         if path.is_dir():
             raise QueryError(f"{option} {path}: is a folder; name a file in it")
         if new and path.exists():
             raise QueryError(f"{option} {path}: is there already; name another file, so that nothing is lost")
-        near = next(folder for folder in path.absolute().parents if folder.exists())
-        if not (near.is_dir() and os.access(near, os.W_OK)):
-            said, what = (folder, "folder") if folder is not None and option == "--out" else (path, "file")
-            raise QueryError(f"{option} {said}: nothing can be written in {near}; name a {what} elsewhere")
-    named = [path.resolve() for path in given.values()]
-    twice = next((path for path in named if named.count(path) > 1), None)
-    if twice is not None:
-        both = " and ".join(option for option, path in given.items() if path.resolve() == twice)
-        raise QueryError(f"{both} name the same file, {twice.name}; give each its own")
+        existing = next(folder for folder in path.absolute().parents if folder.exists())
+        if not (existing.is_dir() and os.access(existing, os.W_OK)):
+            target, kind = (folder, "folder") if folder is not None and option == "--out" else (path, "file")
+            raise QueryError(f"{option} {target}: nothing can be written in {existing}; name a {kind} elsewhere")
+    paths = [path.resolve() for path in outputs.values()]
+    duplicate = next((path for path in paths if paths.count(path) > 1), None)
+    if duplicate is not None:
+        options = " and ".join(option for option, path in outputs.items() if path.resolve() == duplicate)
+        raise QueryError(f"{options} name the same file, {duplicate.name}; give each its own")
 
 
 def text_file(system: System) -> str:
@@ -85,14 +85,14 @@ def alone_in(out: Path) -> AbstractContextManager[None]:
     return alone(out / ".lock", f"--out {out}: another run is writing there; wait until that has ended, or name another folder")
 
 
-def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) -> Work:
+def work(run: Run, subject: Any, started: float, resources: ExitStack | None = None) -> Work:
     """Return the `Work` of a command."""
     from verifair.systems.work import Work
 
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,
-        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print, held=held,
+        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print, held=resources,
     )
 
 
@@ -154,16 +154,16 @@ def _write(system: System, out: Path, result: SystemAnswer) -> None:
     screen, text = StringIO(), system.optional("tables", "text") or system.part("tables", "show")
     text(result, Screen(file=screen, width=160))
     save_text(out / text_file(system), screen.getvalue())
-    tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
+    tables, plots, write = (system.optional(*names) for names in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
     for name, table in (tables(result) if tables else {}).items():
         save_table(out / name, [table])
-    drawn = plots(result) if plots else {}
+    pictures = plots(result) if plots else {}
     try:
-        for name, draw in drawn.items():
+        for name, draw in pictures.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             draw(out / name)
     except MissingPackage as error:
-        tell(f"{', '.join(drawn)}: not drawn; {error}")
+        tell(f"{', '.join(pictures)}: not drawn; {error}")
     if write and (left_out := write(result, out)):
         tell(left_out)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from verifair.papers.catalog import Printed
     from verifair.papers.reproduce import Reproduced
 
-SHOWN = 40
+MAX_ROWS = 40
 """Lines of a table on the screen; files have all."""
 
 
@@ -97,13 +97,13 @@ def run(system: System, given: dict[str, Any]) -> None:
     _, settings, files = asked(system, given)
     screen = Screen()
     if settings.list_tables:
-        _list(settings.paper, catalog(settings.paper), screen)
+        _print_catalog(settings.paper, catalog(settings.paper), screen)
         return
-    wanted = chosen(settings.paper, settings.table, settings.figure)
-    known = list(dict.fromkeys(name for one in wanted for name in one.datasets))
+    tables = chosen(settings.paper, settings.table, settings.figure)
+    known_datasets = list(dict.fromkeys(name for table in tables for name in table.datasets))
     for name in settings.dataset:
-        if name not in known:
-            raise QueryError(f"--dataset {name}: {settings.paper} has no such dataset there; known are {', '.join(known)}")
+        if name not in known_datasets:
+            raise QueryError(f"--dataset {name}: {settings.paper} has no such dataset there; known are {', '.join(known_datasets)}")
     named = os.environ.get(DATA)
     data, option = (Path(named), DATA) if settings.data is None and named else (settings.data, "--data")
     if data is not None and not data.is_dir():
@@ -111,45 +111,45 @@ def run(system: System, given: dict[str, Any]) -> None:
     require("matplotlib", "plots", "verifair reproduce")
     folder = settings.out / settings.paper
     check_outputs({"--json": files.json_file, "--out": folder / "table.csv"}, folder=settings.out)
-    done: list[ReproducedShape] = []
-    for printed in wanted:
-        if settings.dataset and not set(settings.dataset) & set(printed.datasets):
+    finished: list[ReproducedShape] = []
+    for table in tables:
+        if settings.dataset and not set(settings.dataset) & set(table.datasets):
             continue
-        with progress_bar(f"{settings.paper} {printed.name}") as progress:
-            made = reproduce(
-                printed, folder=data, datasets=settings.dataset, seeds=settings.seeds, seconds=settings.seconds,
+        with progress_bar(f"{settings.paper} {table.name}") as progress:
+            result = reproduce(
+                table, folder=data, datasets=settings.dataset, seeds=settings.seeds, seconds=settings.seconds,
                 kept=folder / "parts", resume=files.resume, progress=progress,
             )
-        done.append(_finished(made, folder, screen))
-        if made.parts < made.asked:
-            save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=done))
+        finished.append(_finish(result, folder, screen))
+        if result.parts < result.asked:
+            save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=finished))
             raise Interrupted(
-                f"interrupted: {made.parts} of {made.asked} parts of {printed.name} are done; go on with --resume"
+                f"interrupted: {result.parts} of {result.asked} parts of {table.name} are done; go on with --resume"
             )
-    save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=done))
+    save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=finished))
 
 
-def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
+def _finish(result: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
     """Write a table and its picture, print it, and return its part of the JSON."""
     from verifair.papers.reproduce import draw, pairs
     from verifair.systems.results.files import file_name, plain
     from verifair.systems.results.spreadsheets import save_table
 
-    printed, stem = made.printed, file_name(made.printed.name)
+    printed, stem = result.printed, file_name(result.printed.name)
     table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
     folder.mkdir(parents=True, exist_ok=True)
-    save_table(table, [made.frame])
-    written = [str(table), *([str(picture)] if draw(made, picture) else [])]
+    save_table(table, [result.frame])
+    written = [str(table), *([str(picture)] if draw(result, picture) else [])]
     agreement = [
         Agreement(
             column=name, numbers=len(ours), mean_difference=float((ours - paper).abs().mean()), rank_correlation=_rank(ours, paper)
         )
-        for name, ours, paper in pairs(made.frame)
+        for name, ours, paper in pairs(result.frame)
     ]
-    show(made, agreement, written, screen)
+    show(result, agreement, written, screen)
     return ReproducedShape(
-        name=printed.name, about=printed.about, differences=printed.differences, seeds=made.seeds, parts=made.parts,
-        asked=made.asked, agreement=agreement, rows=plain(made.frame.to_dict(orient="records")), files=written,
+        name=printed.name, about=printed.about, differences=printed.differences, seeds=result.seeds, parts=result.parts,
+        asked=result.asked, agreement=agreement, rows=plain(result.frame.to_dict(orient="records")), files=written,
     )
 
 
@@ -158,31 +158,31 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
     return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
 
 
-def show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
+def show(result: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
     """Print a table, in parts if it is wider than the screen, with its agreement and notes."""
     from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
 
-    frame = made.frame
+    frame = result.frame
     spread = any(str(name).startswith(SPREAD) for name in frame.columns)
-    seeds = f", mean of {made.seeds} seeds and ± standard deviation" if spread else ""
-    alike = [name for name in made.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
-    own = [name for name in frame.columns if f"{PAPERS_OWN}{name}" in frame.columns]
-    beside = {f"{PAPERS_OWN}{name}" for name in own}
+    seeds = f", mean of {result.seeds} seeds and ± standard deviation" if spread else ""
+    constant = [name for name in result.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
+    compared = [name for name in frame.columns if f"{PAPERS_OWN}{name}" in frame.columns]
+    paper_columns = {f"{PAPERS_OWN}{name}" for name in compared}
     columns = dict[str, list[str]]()  # by their headings
     for name in frame.columns:
-        if name in (*alike, *beside) or str(name).startswith(SPREAD):
+        if name in (*constant, *paper_columns) or str(name).startswith(SPREAD):
             continue
-        cells = [_number(value) for value in frame[name].head(SHOWN)]
+        cells = [_number(value) for value in frame[name].head(MAX_ROWS)]
         if SPREAD + str(name) in frame.columns:
-            parts = frame[SPREAD + str(name)].head(SHOWN)
+            parts = frame[SPREAD + str(name)].head(MAX_ROWS)
             cells = [text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, parts, strict=True)]
-        if name in own:
-            paper = frame[f"{PAPERS_OWN}{name}"].head(SHOWN)
+        if name in compared:
+            paper = frame[f"{PAPERS_OWN}{name}"].head(MAX_ROWS)
             cells = [f"{text} / {_number(value)}" for text, value in zip(cells, paper, strict=True)]
-        columns[f"{name} / paper's" if name in own else str(name)] = cells
-    keys = [name for name in map(str, made.printed.keys) if name in columns]
-    title = f"{made.printed.name}: {made.printed.about}{seeds}"
+        columns[f"{name} / paper's" if name in compared else str(name)] = cells
+    keys = [name for name in map(str, result.printed.keys) if name in columns]
+    title = f"{result.printed.name}: {result.printed.about}{seeds}"
     for names in _blocks(columns, keys, screen.width):
         grid = Grid(title=title, title_justify="left")
         for name in names:
@@ -191,15 +191,15 @@ def show(made: Reproduced, agreement: list[Agreement], written: list[str], scree
             grid.add_row(*row)
         screen.print(grid)
         title = ""
-    if alike:
-        screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike))
-    if len(made.frame) > SHOWN:
-        screen.print(f"The first {SHOWN} of {len(made.frame)} lines; the file has all.")
-    for one in agreement:
-        rank = f", rank correlation {one.rank_correlation:.3f}" if one.rank_correlation == one.rank_correlation else ""
-        screen.print(f"{one.column}: {one.numbers} printed numbers, mean difference {one.mean_difference:.3g}{rank}")
-    if made.printed.differences:
-        screen.print(f"Why they differ: {made.printed.differences}")
+    if constant:
+        screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in constant))
+    if len(result.frame) > MAX_ROWS:
+        screen.print(f"The first {MAX_ROWS} of {len(result.frame)} lines; the file has all.")
+    for column in agreement:
+        rank = f", rank correlation {column.rank_correlation:.3f}" if column.rank_correlation == column.rank_correlation else ""
+        screen.print(f"{column.column}: {column.numbers} printed numbers, mean difference {column.mean_difference:.3g}{rank}")
+    if result.printed.differences:
+        screen.print(f"Why they differ: {result.printed.differences}")
     screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True)
 
 
@@ -223,12 +223,12 @@ def _number(value: Any) -> str:
     return cell(value, ".3g") if isinstance(value, float) else str(value)
 
 
-def _list(paper: str, known: tuple[Printed, ...], screen: Screen) -> None:
+def _print_catalog(paper: str, tables: tuple[Printed, ...], screen: Screen) -> None:
     from verifair.papers.catalog import MANY, PAPERS
 
     grid = Grid("", "what", "datasets", "seeds at most", title=PAPERS[paper], title_justify="left")
-    for one in known:
-        grid.add_row(one.name, one.about, ", ".join(one.datasets), str(one.seeds) if one.seeds < MANY else "any")
+    for table in tables:
+        grid.add_row(table.name, table.about, ", ".join(table.datasets), str(table.seeds) if table.seeds < MANY else "any")
     screen.print(grid)
 
 

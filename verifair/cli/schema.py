@@ -102,8 +102,8 @@ def schema(name: str) -> dict[str, Any]:
 
 def _kinds() -> dict[str, Kind]:
     """Return the kinds of JSON files, by the names of their schemas."""
-    every = {name.removeprefix("verifair-"): kind(name) for name in KINDS}
-    return {name: one for name, one in every.items() if one.file is not None}
+    kinds = {name.removeprefix("verifair-"): kind(name) for name in KINDS}
+    return {name: item for name, item in kinds.items() if item.file is not None}
 
 
 def _answers() -> dict[str, Any]:
@@ -117,5 +117,5 @@ def json(
     if name is not None:
         typer.echo(dumps(schema(name), indent=2, ensure_ascii=False))
         return
-    for each in names():
-        Screen().print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)
+    for name_of in names():
+        Screen().print(f"{name_of:24}{schema(name_of)['title']}", markup=False, soft_wrap=True)

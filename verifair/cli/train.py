@@ -71,8 +71,8 @@ class TrainSettings(Settings):
     @property
     def files(self) -> dict[str, Path | None]:
         """Return option -> file, for options that name files to write."""
-        beside = {"the schema": self.out.with_suffix(".toml"), "the test rows": self.test} if self.out.name else {}
-        return {"--out": self.out, **beside}
+        others = {"the schema": self.out.with_suffix(".toml"), "the test rows": self.test} if self.out.name else {}
+        return {"--out": self.out, **others}
 
     @property
     def test(self) -> Path:
@@ -144,13 +144,13 @@ def run(system: System, given: dict[str, Any]) -> None:
     names = ("sensitive", "epochs", "batch", "learning_rate", "dropout", "lambda_f", "class_weight", "threads")
     choices: Any = {name: getattr(settings, name) for name in names}
     choices |= {"hidden": _widths(settings.hidden, method), "seed": files.seed}
-    own = {one.name: getattr(settings, one.name) for one in fields(cec.ConsistencyTerms)}
-    terms = {name: value for name, value in own.items() if value is not None}
+    term_values = {field.name: getattr(settings, field.name) for field in fields(cec.ConsistencyTerms)}
+    terms = {name: value for name, value in term_values.items() if value is not None}
     if method not in (*METHODS, "cec"):
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join([*METHODS, 'cec'])}")
     if terms and method != "cec":
         raise TrainingError(
-            f"{method} training: {', '.join(own)} belong to the method cec; pass them with it, and with no other"
+            f"{method} training: {', '.join(term_values)} belong to the method cec; pass them with it, and with no other"
         )
     with progress_bar("epochs") as progress:
         if method == "cec":
@@ -188,25 +188,25 @@ def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
         raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
 
 
-def _print_consistency(console: Screen, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
+def _print_consistency(console: Screen, plain: Consistent, trained: Consistent, sensitive: str | None) -> None:
     """Print the measures beside each other: a low score alone says nothing about a model that hardly decides."""
     grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
     for column in ("", "plain", "cec"):
         grid.add_column(column, justify="right" if column else "left")
     for name, before, after in (
-        ("CEC, mean score", f"{plain.cec:.4f}", f"{found.cec:.4f}"),
-        ("excess over pairs of one group", f"{plain.excess:.4f}", f"{found.excess:.4f}"),
-        ("regime B, hidden bias", f"{plain.hidden:.2%}", f"{found.hidden:.2%}"),
-        ("prediction flip rate", f"{plain.flips:.2%}", f"{found.flips:.2%}"),
-        ("AUC", f"{plain.auc:.4f}", f"{found.auc:.4f}"),
-        ("variance of the prediction", f"{plain.variance:.4f}", f"{found.variance:.4f}"),
-        ("predicted positive", f"{plain.positive:.2%}", f"{found.positive:.2%}"),
-        ("pairs matched", f"{plain.matched:.2%}", f"{found.matched:.2%}"),
+        ("CEC, mean score", f"{plain.cec:.4f}", f"{trained.cec:.4f}"),
+        ("excess over pairs of one group", f"{plain.excess:.4f}", f"{trained.excess:.4f}"),
+        ("regime B, hidden bias", f"{plain.hidden:.2%}", f"{trained.hidden:.2%}"),
+        ("prediction flip rate", f"{plain.flips:.2%}", f"{trained.flips:.2%}"),
+        ("AUC", f"{plain.auc:.4f}", f"{trained.auc:.4f}"),
+        ("variance of the prediction", f"{plain.variance:.4f}", f"{trained.variance:.4f}"),
+        ("predicted positive", f"{plain.positive:.2%}", f"{trained.positive:.2%}"),
+        ("pairs matched", f"{plain.matched:.2%}", f"{trained.matched:.2%}"),
     ):
         grid.add_row(name, before, after)
     console.print(grid)
     console.print("plain: the same network and draws, trained for prediction alone", soft_wrap=True)
-    caveat = found.trivial.hardly_decides
+    caveat = trained.trivial.hardly_decides
     if caveat is not None:
         console.print(f"note: a low CEC says little of this network: {caveat}", soft_wrap=True)
 
@@ -217,10 +217,10 @@ def _dataset(data: str, schema: Path | None) -> Dataset:
     from verifair.schema.schema import Schema
 
     if schema is None:
-        known = datasets.named(data)
-        if known is None and Path(data).suffix:
+        named = datasets.named(data)
+        if named is None and Path(data).suffix:
             remedy = "is a file: pass its schema with --schema FILE" if Path(data).exists() else "there is no such file"
             raise QueryError(f"--data {data}: {remedy}")
-        return datasets.load(data) if known is None else known
+        return datasets.load(data) if named is None else named
     # a file's name, with its suffix, never equals a paper's dataset name, whose loss weights do not apply to it
     return Dataset(name=Path(data).name, frame=datasets.read_table(data), schema=Schema.load(schema))

@@ -97,36 +97,36 @@ def run(system: System, given: dict[str, Any]) -> None:
         if not _check(query, networks, settings.check, files.json_file):
             raise typer.Exit(20 if files.exit_verdict else 1)
         return
-    left = max(files.timeout - (time.monotonic() - started), 1e-3)
-    with progress_bar("cases") as shown:
-        found = decide(
-            query, networks, budget=budget(left, files.nodes, files.seed), method=settings.method, solver=settings.solver,
-            progress=lambda done: shown(done, done + 1),
+    remaining = max(files.timeout - (time.monotonic() - started), 1e-3)
+    with progress_bar("cases") as show:
+        answer = decide(
+            query, networks, budget=budget(remaining, files.nodes, files.seed), method=settings.method, solver=settings.solver,
+            progress=lambda done: show(done, done + 1),
         )
-    text = written(query, found.assignment) if found.assignment is not None else ""
-    typer.echo(visible_lines(f"{found.answer.value}\n{text}"), nl=False)
+    text = written(query, answer.assignment) if answer.assignment is not None else ""
+    typer.echo(visible_lines(f"{answer.answer.value}\n{text}"), nl=False)
     if settings.results is not None:
         settings.results.parent.mkdir(parents=True, exist_ok=True)
-        save_text(settings.results, f"{found.answer.competition}\n{text}")
-    _explain(found, work(files, None, started).save_certificate(found.certificate))
-    save_answer(files.json_file, _answer(settings.query, found, text))
+        save_text(settings.results, f"{answer.answer.competition}\n{text}")
+    _explain(answer, work(files, None, started).save_certificate(answer.certificate))
+    save_answer(files.json_file, _answer(settings.query, answer, text))
     if files.exit_verdict:
-        raise typer.Exit(EXITS.get(found.answer.value, 20))
+        raise typer.Exit(EXITS.get(answer.answer.value, 20))
 
 
 def _files(query: VnnlibQuery, texts: Sequence[str]) -> dict[str, Path]:
     """Return declared name -> file. A single FILE without a name is that of the only network that needs one."""
-    own = [declared.name for declared in query.networks if declared.equal_to is None]
-    if len(texts) == 1 and len(own) == 1:
+    needed = [declared.name for declared in query.networks if declared.equal_to is None]
+    if len(texts) == 1 and len(needed) == 1:
         name, equals, file = texts[0].partition("=")
         if not equals or query.version == "1.0":
-            return {own[0]: Path(file if equals else name)}
+            return {needed[0]: Path(file if equals else name)}
     expected = "expected NAME=FILE.onnx, the name as declared in the query"
     try:
-        named = assignments(texts, expected=expected, once="give each network once")
+        files = assignments(texts, expected=expected, once="give each network once")
     except ValueError as error:
         raise QueryError(f"--network {error}") from None
-    return {name: Path(file) for name, file in named.items()}
+    return {name: Path(file) for name, file in files.items()}
 
 
 def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> bool:
@@ -136,47 +136,47 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
     from verifair.interop.decide import QueryAnswer, VnnlibStatus, rounded_nodes
 
     started = time.monotonic()
-    given = VnnlibCertificate.load(file)
-    wrong = rejections(given, query, networks)
-    typer.echo("unsat" if not wrong else "unknown")
-    for line in wrong or [f"{file}: accepted, every case was re-proved"]:
+    certificate = VnnlibCertificate.load(file)
+    problems = rejections(certificate, query, networks)
+    typer.echo("unsat" if not problems else "unknown")
+    for line in problems or [f"{file}: accepted, every case was re-proved"]:
         tell(line)
-    found = QueryAnswer(
-        answer=VnnlibStatus.UNKNOWN if wrong else VnnlibStatus.UNSAT, assignment=None, reason="; ".join(wrong) or None,
-        cases=len(given.cases), certificate=given, engines=("checker",), claimed=(), rounded=rounded_nodes(networks),
+    answer = QueryAnswer(
+        answer=VnnlibStatus.UNKNOWN if problems else VnnlibStatus.UNSAT, assignment=None, reason="; ".join(problems) or None,
+        cases=len(certificate.cases), certificate=certificate, engines=("checker",), claimed=(), rounded=rounded_nodes(networks),
         seconds=time.monotonic() - started,
     )
-    save_answer(json, _answer(query.path, found, ""))
-    return not wrong
+    save_answer(json, _answer(query.path, answer, ""))
+    return not problems
 
 
-def _explain(found: QueryAnswer, saved: Path | None) -> None:
+def _explain(answer: QueryAnswer, saved: Path | None) -> None:
     """Print details beyond the first line on standard error."""
     from verifair.cli.output import tell
 
-    cases = "1 case" if found.cases == 1 else f"{found.cases} cases"
-    tell(f"{cases}, {', '.join(found.engines) or 'none to decide'}, {found.seconds:.2f} s")
-    if found.answer.value == "unsat":
+    cases = "1 case" if answer.cases == 1 else f"{answer.cases} cases"
+    tell(f"{cases}, {', '.join(answer.engines) or 'none to decide'}, {answer.seconds:.2f} s")
+    if answer.answer.value == "unsat":
         tell("about the real-valued function of the stored weights")
-    if found.reason is not None:
-        tell(f"because: {found.reason}")
-    if found.claimed:
-        tell(f"unsat rests on the word of {', '.join(found.claimed)}, within its tolerances; --method bnb takes no such word")
+    if answer.reason is not None:
+        tell(f"because: {answer.reason}")
+    if answer.claimed:
+        tell(f"unsat rests on the word of {', '.join(answer.claimed)}, within its tolerances; --method bnb takes no such word")
     if saved is not None:
         tell(f"certificate: {saved} (--check {saved} re-proves it)")
-    if found.rounded:
-        tell(f"rounded when folded, so that this is about the folded network: {', '.join(found.rounded)}")
-    if found.assignment is not None and found.assignment.agrees is False:
+    if answer.rounded:
+        tell(f"rounded when folded, so that this is about the folded network: {', '.join(answer.rounded)}")
+    if answer.assignment is not None and answer.assignment.agrees is False:
         tell("onnxruntime's float32 outputs do not meet the query at this assignment; exact arithmetic does")
 
 
-def _answer(path: Path, found: QueryAnswer, text: str) -> VerifyAnswer:
-    unsat = found.answer.value == "unsat"
+def _answer(path: Path, answer: QueryAnswer, text: str) -> VerifyAnswer:
+    unsat = answer.answer.value == "unsat"
     return VerifyAnswer(
-        query=str(path), answer=found.answer.value, reason=found.reason, assignment=text.splitlines() if text else None,
-        float32_agrees=found.assignment.agrees if found.assignment is not None else None, cases=found.cases,
-        engines=list(found.engines), trust=None if not unsat else "claimed" if found.claimed else "proved",
-        claimed=list(found.claimed), rounded=list(found.rounded), seconds=found.seconds,
+        query=str(path), answer=answer.answer.value, reason=answer.reason, assignment=text.splitlines() if text else None,
+        float32_agrees=answer.assignment.agrees if answer.assignment is not None else None, cases=answer.cases,
+        engines=list(answer.engines), trust=None if not unsat else "claimed" if answer.claimed else "proved",
+        claimed=list(answer.claimed), rounded=list(answer.rounded), seconds=answer.seconds,
     )
 
 
