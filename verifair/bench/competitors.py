@@ -120,31 +120,31 @@ class Competitor:
         if self.method == "marabou":
             marabou.load()
         else:
-            one = np.ones(1)
+            ones = np.ones(1)
             backend = self.solver or "highs"  # the engine and the exact k-center may call it too
             pure = backend == "ortools-cpsat"
             program = Program(
-                lower=np.zeros(1), upper=one, integer=np.array([pure]), rows=sp.csr_array(np.ones((1, 1))), row_lower=np.zeros(1),
-                row_upper=one, objective=one,
+                lower=np.zeros(1), upper=ones, integer=np.array([pure]), rows=sp.csr_array(np.ones((1, 1))), row_lower=np.zeros(1),
+                row_upper=ones, objective=ones,
             )
             registry.solve(program, backend=backend, budget=Budget(seconds=10))
 
 
 def competitors() -> list[Competitor]:
     """Return all competitors, installed or not, in a fixed order."""
-    return [*_ours(), *_peers()]
+    return [*_own_competitors(), *_peers()]
 
 
-def _ours() -> Iterator[Competitor]:
+def _own_competitors() -> Iterator[Competitor]:
     yield Competitor(method="auto")
     yield Competitor(method="bnb")
-    needed = {
+    required = {
         "lp": {Capability.LP},
         "milp": {Capability.MIP},
         "smt": {Capability.LP, Capability.RELU, Capability.CLAUSES},
         "mip": {Capability.PURE_INTEGER},
     }
-    for method, capabilities in needed.items():
+    for method, capabilities in required.items():
         if method == "mip":
             yield Competitor(method="exact")
             yield Competitor(method="components")
@@ -167,30 +167,30 @@ def _peers() -> Iterator[Competitor]:
 
 def lacking(others: Sequence[Competitor]) -> str:
     """Return the competitors of another machine that this one lacks or has in another version; empty if it has all."""
-    here = {one.name: one for one in competitors()}
-    found = []
+    installed = {own.name: own for own in competitors()}
+    problems = []
     for other in others:
-        mine = here.get(other.name)
+        own_version = installed.get(other.name)
         if other.tool is not None:
             files = [word for word in other.tool.words[1:] if Path(word).is_absolute()]
-            gone = [word for word in files if not Path(word).exists()]
-            gone += [] if shutil.which(other.tool.words[0]) else [other.tool.words[0]]
-            found += [f"{other.name} ({word} is not there)" for word in gone]
-        elif mine is None or not mine.available:
-            found.append(f"{other.name} (missing)")
-        elif mine.version != other.version:
-            found.append(f"{other.name} {mine.version} (here {other.version})")
-    return ", ".join(found)
+            missing = [word for word in files if not Path(word).exists()]
+            missing += [] if shutil.which(other.tool.words[0]) else [other.tool.words[0]]
+            problems += [f"{other.name} ({word} is not there)" for word in missing]
+        elif own_version is None or not own_version.available:
+            problems.append(f"{other.name} (missing)")
+        elif own_version.version != other.version:
+            problems.append(f"{other.name} {own_version.version} (here {other.version})")
+    return ", ".join(problems)
 
 
-def processes(found: Sequence[Tool], known: Sequence[Competitor]) -> list[Competitor]:
+def processes(tools: Sequence[Tool], others: Sequence[Competitor]) -> list[Competitor]:
     """Return other verifiers as competitors. Raises QueryError for a name that is taken."""
-    names = [name for one in known for name in (one.name, one.method)]
-    for tool in found:
+    names = [name for competitor in others for name in (competitor.name, competitor.method)]
+    for tool in tools:
         if tool.name in names:
             raise QueryError(f"--competitor {tool.name}: the name is taken; choose another one")
         names.append(tool.name)
-    return [Competitor(method=tool.name, version=tool.version, tool=tool) for tool in found]
+    return [Competitor(method=tool.name, version=tool.version, tool=tool) for tool in tools]
 
 
 def _version(distribution: str) -> str:

@@ -52,30 +52,30 @@ def contradictions(records: Iterable[BenchRecord]) -> list[Contradiction]:
     """Return all contradictions, at most one of a kind for each question and pair of competitors."""
     by_question: dict[str, list[BenchRecord]] = defaultdict(list)
     by_subject: dict[str, list[BenchRecord]] = defaultdict(list)
-    found = []
+    result = []
     for record in records:
         if record.reason == DISAGREEMENT:
-            found.append(Contradiction(what=record.note, first=record, second=record))
+            result.append(Contradiction(what=record.note, first=record, second=record))
         by_question[record.question].append(record)
         by_subject[record.subject].append(record)
     for group in by_question.values():
-        found += _statuses(group)
-        found += _bounds(group, group)
+        result += _statuses(group)
+        result += _bounds(group, group)
     for group in by_subject.values():
         relaxed = [record for record in group if record.kind == "relaxation"]
-        met = [record for record in group if record.kind != "relaxation"]
-        found += _bounds(relaxed, met)
-        found += [one for one in _bounds(met, met) if one.first.question != one.second.question]
-    return _once(found)
+        exact = [record for record in group if record.kind != "relaxation"]
+        result += _bounds(relaxed, exact)
+        result += [conflict for conflict in _bounds(exact, exact) if conflict.first.question != conflict.second.question]
+    return _once(result)
 
 
-def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Question]) -> list[Path]:
+def save(conflicts: Sequence[Contradiction], folder: Path, questions: Mapping[str, Question]) -> list[Path]:
     """Write both answers of each, and the full questions, to folder/disagreement-HASH.json.   questions: by their cases' names."""
     paths = []
-    for one in found:
-        path = folder / one.name
-        asked = {case: asked_again(questions[case]) for case in dict.fromkeys((one.first.case, one.second.case))}
-        save_json(path, {**one.to_dict(), "cases": asked})
+    for conflict in conflicts:
+        path = folder / conflict.name
+        cases = {case: asked_again(questions[case]) for case in dict.fromkeys((conflict.first.case, conflict.second.case))}
+        save_json(path, {**conflict.to_dict(), "cases": cases})
         paths.append(path)
     return paths
 
@@ -89,10 +89,10 @@ def asked_again(question: Question) -> dict[str, Any]:
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     # A network without a file is written in full.
-    drawn = () if problem.network.source else layered(problem.network, "a reproducer without a file").layers
+    layers = () if problem.network.source else layered(problem.network, "a reproducer without a file").layers
     return {
         "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),
-        "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in drawn],
+        "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in layers],
     }
 
 
@@ -100,17 +100,17 @@ def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:
     proved = [record for record in group if record.status == "proved"]
     violated = [record for record in group if record.status == "violated"]
     wrong = [record for record in group if record.reason == WRONG]
-    found = [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
-    false = "proved against sat with a wrong counterexample"
-    return [*found, *(Contradiction(what=false, first=a, second=b) for a in proved for b in wrong)]
+    result = [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
+    description = "proved against sat with a wrong counterexample"
+    return [*result, *(Contradiction(what=description, first=a, second=b) for a in proved for b in wrong)]
 
 
-def _bounds(below: Sequence[BenchRecord], above: Sequence[BenchRecord]) -> list[Contradiction]:
+def _bounds(lowers: Sequence[BenchRecord], uppers: Sequence[BenchRecord]) -> list[Contradiction]:
     """Return the lower bounds of one group that exclude upper bounds of the other."""
     return [
         Contradiction(what=f"at least {a.lower!r} against at most {b.upper!r}", first=a, second=b)
-        for a in below
-        for b in above
+        for a in lowers
+        for b in uppers
         if a.comparable and b.comparable and a.lower > b.upper + _slack(a, b)
     ]
 
@@ -121,10 +121,10 @@ def _slack(a: BenchRecord, b: BenchRecord) -> float:
     return SLACK * (1 + min(abs(a.lower), abs(b.upper)))
 
 
-def _once(found: Sequence[Contradiction]) -> list[Contradiction]:
+def _once(conflicts: Sequence[Contradiction]) -> list[Contradiction]:
     """Keep the first contradiction of each kind: repeats of one measurement contradict in the same way."""
-    kept: dict[tuple[str, ...], Contradiction] = {}
-    for one in found:
-        key = (one.first.case, one.first.competitor, one.second.case, one.second.competitor, one.what.split()[0])
-        kept.setdefault(key, one)
-    return list(kept.values())
+    unique: dict[tuple[str, ...], Contradiction] = {}
+    for c in conflicts:
+        key = (c.first.case, c.first.competitor, c.second.case, c.second.competitor, c.what.split()[0])
+        unique.setdefault(key, c)
+    return list(unique.values())

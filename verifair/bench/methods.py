@@ -42,25 +42,25 @@ def decide_file(question: FileQuestion, method: str, solver: str | None, budget:
     """Decide a VNN-LIB query as `verifair verify` does; reading it counts."""
     started = time.monotonic()
     query, networks = question.read()
-    found = vnnlib.decide(query, networks, budget=_left(budget, started), method=method, solver=solver)
-    engine = ", ".join(found.engines)
-    match found.answer:
+    answer = vnnlib.decide(query, networks, budget=_remaining(budget, started), method=method, solver=solver)
+    engine = ", ".join(answer.engines)
+    match answer.answer:
         case VnnlibStatus.SAT:
             return Reply(status="violated", reason=None, trust="exact", engine=engine)
         case VnnlibStatus.UNSAT:
-            trust = "claimed" if found.certificate is None else "checked"
+            trust = "claimed" if answer.certificate is None else "checked"
             return Reply(status="proved", reason=None, trust=trust, engine=engine)
         case VnnlibStatus.TIMED_OUT:
-            return unknown("time", found.reason or "")
+            return unknown("time", answer.reason or "")
         case VnnlibStatus.UNKNOWN:
-            return unknown("undecided", found.reason or "")
+            return unknown("undecided", answer.reason or "")
 
 
 def together(answers: Sequence[GoalAnswer], *, comparable: bool) -> Reply:
     """Join the answers: all goals hold, one fails, or neither is known."""
     outcomes = [outcome for answer in answers for outcome in answer.outcomes]
     statuses = {answer.status for answer in answers}
-    status = next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
+    status = next((candidate for candidate in (Status.VIOLATED, Status.UNKNOWN) if candidate in statuses), Status.PROVED)
     reasons = [answer.reason for answer in answers if answer.reason is not None]
     trust = {Status.VIOLATED: "exact", Status.UNKNOWN: ""}.get(status)
     if trust is None:
@@ -90,7 +90,7 @@ def relax(question: RelaxationQuestion, solver: str, budget: Budget) -> Reply:
     started = time.monotonic()
     problem = question.problem
     encoding = triangle(TwinBox.of(Twin.of(problem), 0, method=Method.INTERVAL))
-    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_left(budget, started))
+    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_remaining(budget, started))
     return _optimum(outcome, outcome.primal_bound)
 
 
@@ -99,8 +99,8 @@ def least(question: MinimumQuestion, method: str, solver: str | None, budget: Bu
     started = time.monotonic()
     problem = question.problem
     if method == "bnb":
-        found = minimum(problem, tolerance=question.tolerance, seconds=budget.seconds)
-        lower, upper = float(found.lower[0]), float(found.upper[0])
+        result = minimum(problem, tolerance=question.tolerance, seconds=budget.seconds)
+        lower, upper = float(result.lower[0]), float(result.upper[0])
         closed = upper - lower <= 2 * question.tolerance  # rounding may leave a little more than was asked for
         return Reply(
             status="optimal" if closed else "unknown", reason=None if closed else "time", trust="checked" if closed else "",
@@ -108,7 +108,7 @@ def least(question: MinimumQuestion, method: str, solver: str | None, budget: Bu
         )
     assert solver is not None
     encoding = big_m(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
-    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_left(budget, started))
+    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_remaining(budget, started))
     return _optimum(outcome, _attained(question, encoding, outcome))
 
 
@@ -149,14 +149,14 @@ def cover(question: CenterQuestion, method: str, solver: str | None, budget: Bud
         return _cover_by_solver(question, solver, budget)
     try:
         if method == "components":
-            found = by_components(question.instance, question.k, budget=budget)
+            result = by_components(question.instance, question.k, budget=budget)
         else:
-            found = centers(question.instance, question.k, question.coverage, budget=budget)
+            result = centers(question.instance, question.k, question.coverage, budget=budget)
     except Unfinished:
         return unknown("time")
     return Reply(
-        status="optimal" if found.optimal else "unknown", reason=None if found.optimal else "time",
-        trust="checked" if found.optimal else "", lower=found.lower, upper=found.cost, comparable=True, engine=method,
+        status="optimal" if result.optimal else "unknown", reason=None if result.optimal else "time",
+        trust="checked" if result.optimal else "", lower=result.lower, upper=result.cost, comparable=True, engine=method,
     )
 
 
@@ -166,14 +166,14 @@ def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> R
     program = k_center(
         question.instance.costs(), k=question.k, coverage=needed(question.instance, question.coverage), ranked=True
     )
-    outcome = registry.solve(program.program, backend=solver, budget=_left(budget, started))
-    found = None if outcome.values is None else program.decode(outcome.values)
-    answered = _optimum(outcome, None if found is None else found.cost)
-    lower = found.cost if found is not None and answered.decided else program.lower_bound(outcome.dual_bound)
-    return replace(answered, lower=lower)
+    outcome = registry.solve(program.program, backend=solver, budget=_remaining(budget, started))
+    solution = None if outcome.values is None else program.decode(outcome.values)
+    reply = _optimum(outcome, None if solution is None else solution.cost)
+    lower = solution.cost if solution is not None and reply.decided else program.lower_bound(outcome.dual_bound)
+    return replace(reply, lower=lower)
 
 
-def _left(budget: Budget, started: float) -> Budget:
+def _remaining(budget: Budget, started: float) -> Budget:
     """Return the rest of the budget after building. Raises QueryError if nothing is left; the worker records it as TIME."""
     seconds = budget.seconds - (time.monotonic() - started)
     if seconds <= 0:

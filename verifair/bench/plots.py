@@ -31,31 +31,31 @@ DASHES: dict[str, Any] = {
 }
 
 
-def cactus_plot(found: BenchResult, path: Path) -> None:
+def cactus_plot(result: BenchResult, path: Path) -> None:
     """Draw the number of cases that a competitor solves within a time for each; further right and lower is better."""
-    _panels(found, path, _cactus, "cases solved", "seconds for each of them")
+    _panels(result, path, _cactus, "cases solved", "seconds for each of them")
 
 
-def profile_plot(found: BenchResult, path: Path) -> None:
+def profile_plot(result: BenchResult, path: Path) -> None:
     """Draw the share of cases that a competitor solves within tau times the fastest; the left end is how often it is the
     fastest."""
-    _panels(found, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
+    _panels(result, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
 
 
-def _panels(found: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
-    kinds = [kind for kind in KINDS if any(entry.kind == kind for entry in found.entries)]
-    across = min(2, len(kinds))
-    down = -(-len(kinds) // across)
-    with figure(path, (7.6 * across, 4.6 * down), down, across) as drawn:
-        for axis in drawn.axes[len(kinds) :]:
+def _panels(result: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
+    kinds = [kind for kind in KINDS if any(entry.kind == kind for entry in result.entries)]
+    columns = min(2, len(kinds))
+    rows = -(-len(kinds) // columns)
+    with figure(path, (7.6 * columns, 4.6 * rows), rows, columns) as picture:
+        for axis in picture.axes[len(kinds) :]:
             axis.set_axis_off()
-        for kind, axis in zip(kinds, drawn.axes, strict=False):
-            own = [entry for entry in found.entries if entry.kind == kind]
-            seconds = times(own)
-            scored = par2(seconds, found.limit)
-            best_first = sorted(seconds, key=lambda name: scored[name])
-            draw(axis, {name: seconds[name] for name in best_first}, found.limit, DEFAULTS[kind])
-            count = len({entry.case for entry in own})
+        for kind, axis in zip(kinds, picture.axes, strict=False):
+            measured = [entry for entry in result.entries if entry.kind == kind]
+            seconds = times(measured)
+            scores = par2(seconds, result.limit)
+            best_first = sorted(seconds, key=lambda name: scores[name])
+            draw(axis, {name: seconds[name] for name in best_first}, result.limit, DEFAULTS[kind])
+            count = len({entry.case for entry in measured})
             axis.set_title(f"{KINDS[kind]}: {count} cases")
             axis.set_xlabel(x)
             axis.set_ylabel(y)
@@ -64,20 +64,20 @@ def _panels(found: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
 
 
 def _cactus(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float, default: str) -> None:
-    for name, own in cactus(seconds).items():
-        axis.step([0, *range(1, len(own) + 1)], [*own[:1], *own] or [math.nan], where="pre", label=name, **_line(name, default))
+    for name, secs in cactus(seconds).items():
+        axis.step([0, *range(1, len(secs) + 1)], [*secs[:1], *secs] or [math.nan], where="pre", label=name, **_line(name, default))
     axis.axhline(limit, color="#999999", lw=0.8)
     axis.set_yscale("log")
     axis.set_xlim(left=0)
 
 
 def _profile(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float, default: str) -> None:
-    found = ratios(seconds)
-    finite = [one for own in found.values() for one in own if math.isfinite(one)]
+    ratios_of = ratios(seconds)
+    finite = [ratio for values in ratios_of.values() for ratio in values if math.isfinite(ratio)]
     end = max([2.0, *finite]) * 1.3
-    for name, own in found.items():
-        taus = sorted({1.0, *(one for one in own if math.isfinite(one)), end})
-        axis.step(taus, [profile(own, tau) for tau in taus], where="post", label=name, **_line(name, default))
+    for name, values in ratios_of.items():
+        taus = sorted({1.0, *(ratio for ratio in values if math.isfinite(ratio)), end})
+        axis.step(taus, [profile(values, tau) for tau in taus], where="post", label=name, **_line(name, default))
     axis.set_xscale("log")
     axis.set_xlim(1, end)
     axis.set_ylim(-0.02, 1.02)
@@ -92,28 +92,28 @@ def _line(name: str, default: str) -> dict[str, Any]:
 
 def _color(name: str) -> str:
     _, _, backend = name.partition(":")
-    known = PEERS.get(name) or COLORS.get(backend)
-    own = name.partition(":")[0] in DASHES
-    return known or ("#000000" if own else OTHERS[zlib.crc32(name.encode()) % len(OTHERS)])
+    color = PEERS.get(name) or COLORS.get(backend)
+    is_own = name.partition(":")[0] in DASHES
+    return color or ("#000000" if is_own else OTHERS[zlib.crc32(name.encode()) % len(OTHERS)])
 
 
-def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:
+def jobs_plot(result: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:
     """Draw the competitor with the least PAR-2 for each job: each family (a row) at each of its sizes.
 
     sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. If it is
     not the best, the text below says how much longer it takes. A small circle: the best one's proofs are a solver's claims.
     """
-    families = list(dict.fromkeys(job.family for job in found.jobs))
-    wide = max(sum(job.family == family for job in found.jobs) for family in families)
-    with figure(path, (max(3.0 + 2.0 * wide, 7.5), 1.6 + 0.72 * len(families))) as drawn:
-        axis = drawn.axes[0]
+    families = list(dict.fromkeys(job.family for job in result.jobs))
+    max_jobs = max(sum(job.family == family for job in result.jobs) for family in families)
+    with figure(path, (max(3.0 + 2.0 * max_jobs, 7.5), 1.6 + 0.72 * len(families))) as picture:
+        axis = picture.axes[0]
         for row, family in enumerate(families):
-            for column, job in enumerate(job for job in found.jobs if job.family == family):
+            for column, job in enumerate(job for job in result.jobs if job.family == family):
                 _draw_job(axis, column, row, job)
         labels = [f"{family}\n{sizes_are.get(family, '')}" for family in families]
         axis.set_yticks(np.arange(len(families)), labels)
         axis.set_xticks([])
-        axis.set_xlim(-0.5, wide - 0.5)
+        axis.set_xlim(-0.5, max_jobs - 0.5)
         axis.set_ylim(len(families) - 0.5, -0.5)
         axis.set_xlabel("larger cases  →", loc="left")
         for side in axis.spines.values():
@@ -129,7 +129,7 @@ def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> N
 def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
     from matplotlib.patches import Rectangle
 
-    best = job.best is not None
+    has_best = job.best is not None
     serves = job.default_serves
     axis.add_patch(
         Rectangle(
@@ -142,11 +142,11 @@ def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
             lw=2.2 if serves else 0.8, zorder=2,
         )
     )
-    claimed = "°" if job.trust == "claimed" else ""
-    head = f"{job.best}{claimed}  {short(job.seconds)}" if best else "nobody"
-    below = "" if job.best == job.default or not best else f"{job.default} {times_as_long(job)}"
-    axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
-    axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=8, color="#333333")
+    mark = "°" if job.trust == "claimed" else ""
+    title = f"{job.best}{mark}  {short(job.seconds)}" if has_best else "nobody"
+    subtitle = "" if job.best == job.default or not has_best else f"{job.default} {times_as_long(job)}"
+    axis.text(column, row - 0.16, title, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
+    axis.text(column, row + 0.14, subtitle, ha="center", va="center", fontsize=8, color="#333333")
     axis.text(column - 0.46, row + 0.38, f"{job.size}", ha="left", va="bottom", fontsize=8, color="#666666")
 
 
@@ -161,13 +161,13 @@ def short(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
-def draw(found: BenchResult, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
+def draw(result: BenchResult, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
     """Write cactus.png, profile.png and jobs.png, if they are not empty."""
-    if not found.entries:
+    if not result.entries:
         return []
     paths = [folder / "cactus.png", folder / "profile.png", folder / "jobs.png"]
-    cactus_plot(found, paths[0])
-    profile_plot(found, paths[1])
-    jobs_plot(found, paths[2], sizes_are)
+    cactus_plot(result, paths[0])
+    profile_plot(result, paths[1])
+    jobs_plot(result, paths[2], sizes_are)
     return paths
 

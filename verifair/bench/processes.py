@@ -28,17 +28,17 @@ class Taken:
 
 def family(root: int) -> dict[int, Taken]:
     """Return the living processes that descend from a process, or are in the group that it leads, itself included."""
-    every: dict[int, Taken] = {}
+    processes: dict[int, Taken] = {}
     for entry in PROC.iterdir() if PROC.is_dir() else ():
-        if entry.name.isdecimal() and (one := _taken(entry)) is not None:
-            every[int(entry.name)] = one
-    found = {pid for pid, one in every.items() if pid == root or one.group == root}
-    while more := {pid for pid, one in every.items() if one.parent in found} - found:
-        found |= more
-    return {pid: every[pid] for pid in found}
+        if entry.name.isdecimal() and (process := _read_process(entry)) is not None:
+            processes[int(entry.name)] = process
+    members = {pid for pid, process in processes.items() if pid == root or process.group == root}
+    while added := {pid for pid, process in processes.items() if process.parent in members} - members:
+        members |= added
+    return {pid: processes[pid] for pid in members}
 
 
-def _taken(entry: Path) -> Taken | None:
+def _read_process(entry: Path) -> Taken | None:
     try:
         fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -52,13 +52,13 @@ def _taken(entry: Path) -> Taken | None:
 def kill(root: int) -> None:
     """Kill the descendants and the group of a process, except this process; twice, for processes that were started meanwhile."""
     for _ in range(5):
-        there = set(family(root)) - {os.getpid()}
-        for pid in there:
+        pids = set(family(root)) - {os.getpid()}
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 continue
-        if not there:
+        if not pids:
             break
 
 
@@ -68,21 +68,21 @@ def watch(process: subprocess.Popen[bytes], end: float) -> tuple[bool, float, fl
     Return True if it was late, the CPU seconds of all, and the largest sum of resident sets that was seen, in MB (pages that
     processes share count once for each); None where /proc is missing.
     """
-    before, seen, peak, step, late = children_cpu(), 0.0, 0.0, FIRST, False
+    cpu_before, cpu, peak, step, late = children_cpu(), 0.0, 0.0, FIRST, False
     while process.poll() is None:
         if time.perf_counter() > end:
             late = True
             break
-        there = family(process.pid).values()
-        seen = max(seen, sum(one.cpu_seconds for one in there))
-        peak = max(peak, sum(one.resident_mb for one in there))
+        processes = family(process.pid).values()
+        cpu = max(cpu, sum(p.cpu_seconds for p in processes))
+        peak = max(peak, sum(p.resident_mb for p in processes))
         time.sleep(step)
         step = min(step * 1.5, LAST)
     kill(process.pid)
     if late:
         process.kill()
     process.wait()
-    return late, max(seen, children_cpu() - before), peak or None
+    return late, max(cpu, children_cpu() - cpu_before), peak or None
 
 
 def children_cpu() -> float:
@@ -91,5 +91,5 @@ def children_cpu() -> float:
         return 0.0
     import resource
 
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

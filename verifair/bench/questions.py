@@ -41,10 +41,10 @@ class DecisionQuestion:
         """Return True if the row raw (V,) is exactly a legal witness against goal g of box q; and the value of the goal's best row
         there."""
         problem, index, goal = self.problem, np.array([q]), self.problem.goals[g]
-        met, margins = exact_goals(problem, index, raw[None])
+        is_met, margins = exact_goals(problem, index, raw[None])
         copies = (raw[None], problem.batch.take(index).second(raw[None]))
         legal = all(bool(problem.domain.legal(copy)[0]) for copy in copies)
-        return legal and not met[0, g], float((goal.rows @ margins[0] + goal.constants).max())
+        return legal and not is_met[0, g], float((goal.rows @ margins[0] + goal.constants).max())
 
     def nearest(self, q: int, x: Array) -> Array:
         """Return the raw row of box q nearest to network inputs x (n,): it rounds a real point to whole numbers."""
@@ -146,8 +146,8 @@ def _feed(digest: Any, value: Any) -> None:
         digest.update(np.ascontiguousarray(value).tobytes())
     elif isinstance(value, (tuple, list)):
         digest.update(str(len(value)).encode())
-        for one in value:
-            _feed(digest, one)
+        for item in value:
+            _feed(digest, item)
     elif isinstance(value, Mapping):
         for key in sorted(value, key=repr):
             _feed(digest, (repr(key), value[key]))

@@ -140,11 +140,11 @@ class BenchRecord:
                 value.encode()  # a lone surrogate, which cannot be written again
         lower, upper = content["lower"], content["upper"]
         try:
-            given = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}
-            return _ADAPTER.validate_python(given)
+            values = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}
+            return _ADAPTER.validate_python(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            problem = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
 
 
 _ADAPTER = TypeAdapter(BenchRecord)
@@ -184,17 +184,17 @@ class Journal:
 
     def holds(self, case: str, competitor: str, repeat: int, question: str, version: str) -> bool:
         """Return True if this was measured. Raises DataError if the name belongs to another question, or another version."""
-        known = self.records.get((case, competitor, repeat))
-        if known is not None and known.question != question:
+        record = self.records.get((case, competitor, repeat))
+        if record is not None and record.question != question:
             raise DataError(
                 f"{self.path}: {case} is another question there (another version of verifair); name another folder with --out"
             )
-        if known is not None and known.version != version:
+        if record is not None and record.version != version:
             raise DataError(
-                f"{self.path}: {competitor} was version {known.version or 'unknown'} there and is {version or 'unknown'} now; "
+                f"{self.path}: {competitor} was version {record.version or 'unknown'} there and is {version or 'unknown'} now; "
                 "name another folder with --out"
             )
-        return known is not None and known.reason not in (SKIPPED, "interrupted")
+        return record is not None and record.reason not in (SKIPPED, "interrupted")
 
     def _write(self, content: dict[str, Any]) -> None:
         try:
@@ -207,24 +207,24 @@ class Journal:
     def _read(self, settings: dict[str, Any]) -> None:
         """Read the file. A kill may leave half a last line, which is cut off."""
         content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
+        complete = content[: content.rfind(b"\n") + 1]
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
-            found = lines[0]["settings"] if lines else settings
-            if not isinstance(found, dict):
+            lines = [json.loads(line) for line in complete.splitlines()]
+            stored = lines[0]["settings"] if lines else settings
+            if not isinstance(stored, dict):
                 raise ValueError("its settings are none")
             records = [BenchRecord.from_dict(line) for line in lines[1:]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            said = str(error)[:LONGEST]
-            raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({said}); name another folder") from error
-        if found != settings:
-            both = {name: (found.get(name, ALONE), settings.get(name, ALONE)) for name in sorted({*found, *settings})}
-            differs = [f"{name} {there} there, {now} now" for name, (there, now) in both.items() if there != now]
-            said = ", ".join(differs)[:LONGEST]
-            raise DataError(f"{self.path}: was made with other settings ({said}), and times would not compare; name another folder")
-        if len(whole) < len(content):
+            text = str(error)[:LONGEST]
+            raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({text}); name another folder") from error
+        if stored != settings:
+            values = {name: (stored.get(name, ALONE), settings.get(name, ALONE)) for name in sorted({*stored, *settings})}
+            differences = [f"{name} {before} there, {after} now" for name, (before, after) in values.items() if before != after]
+            text = ", ".join(differences)[:LONGEST]
+            raise DataError(f"{self.path}: was made with other settings ({text}), and times would not compare; name another folder")
+        if len(complete) < len(content):
             with self.path.open("r+b") as file:
-                file.truncate(len(whole))
+                file.truncate(len(complete))
         if not lines:
             self.path.write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
         self.records = {record.key: record for record in records}

@@ -64,18 +64,18 @@ class Turn:
 
     def measured(self, tell: Callable[[str], None]) -> Iterator[BenchRecord]:
         """Ask all competitors, round by round, and yield each record as it is made.   tell: receives who is asked next."""
-        known = dict(self.known)
+        records = dict(self.known)
         for repeat in range(self.limits.repeats):
-            for one in rotated(self.able, self.number + repeat):
-                tell(f"{self.case.name} {one.name}")
-                if (one.name, repeat) in self.kept or (repeat and _pointless(known.get((one.name, 0)))):
+            for entrant in rotated(self.able, self.number + repeat):
+                tell(f"{self.case.name} {entrant.name}")
+                if (entrant.name, repeat) in self.kept or (repeat and _pointless(records.get((entrant.name, 0)))):
                     continue
-                if repeat == 0 and one.name in self.skipped:
+                if repeat == 0 and entrant.name in self.skipped:
                     note = f"not asked: {self.limits.patience} cases of the family in a row, no larger, took too much"
-                    found = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
+                    result = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
                 else:
-                    found = measure(one, self.question, seconds=self.limits.limit, seed=self.case.seed)
-                record = known[one.name, repeat] = _record(self.case, one, found, self.marks, repeat, self.limits.limit)
+                    result = measure(entrant, self.question, seconds=self.limits.limit, seed=self.case.seed)
+                record = records[entrant.name, repeat] = _record(self.case, entrant, result, self.marks, repeat, self.limits.limit)
                 yield record
 
 
@@ -91,29 +91,29 @@ def run(
     Raises ClusterError where a worker lacks a competitor, or may not start processes.
     """
     tell = progress or (lambda done, total, now: None)
-    limits, of_case = RunLimits(limit=limit, repeats=repeats, patience=patience), len(competitors) * repeats
-    total, done, numbers = len(cases) * of_case, 0, count()
+    limits, runs_per_case = RunLimits(limit=limit, repeats=repeats, patience=patience), len(competitors) * repeats
+    total, done, numbers = len(cases) * runs_per_case, 0, count()
     remote = MACHINES.get() is not None
 
-    def asking(now: str) -> None:
+    def report(text: str) -> None:
         nonlocal done
-        tell(done, total, now)
+        tell(done, total, text)
         done += 1
 
     ranks = in_turns(cases)
-    for at_once in ranks if patience else [[case for rank in ranks for case in rank]]:
-        turns = (_turn(cases, case, next(numbers), competitors, journal, limits) for case in at_once)
+    for group in ranks if patience else [[case for rank in ranks for case in rank]]:
+        turns = (_turn(cases, case, next(numbers), competitors, journal, limits) for case in group)
         if jobs > 1 or remote:
-            ready = list(turns)  # a list, so that tasks reach the process pool at once: Ctrl-C must not come between
-            for name, records in as_done((joblib.delayed(_whole)(turn, remote) for turn in ready), jobs):
+            turn_list = list(turns)  # a list, so that tasks reach the process pool at once: Ctrl-C must not come between
+            for name, records in as_done((joblib.delayed(_measure_case)(turn, remote) for turn in turn_list), jobs):
                 for record in records:
                     journal.add(record)
-                done += of_case
+                done += runs_per_case
                 tell(done, total, name)
         else:
             for turn in turns:
-                done += of_case - len(turn.able) * repeats
-                for record in turn.measured(asking):
+                done += runs_per_case - len(turn.able) * repeats
+                for record in turn.measured(report):
                     journal.add(record)
     tell(total, total, "")
 
@@ -123,19 +123,19 @@ def _turn(
 ) -> Turn:
     question = case.question()
     marks = fingerprint(question), subject(question)
-    able = tuple(one for one in competitors if one.takes(question))
-    rounds = [(one, repeat) for one in able for repeat in range(limits.repeats)]
+    able = tuple(c for c in competitors if c.takes(question))
+    rounds = [(c, repeat) for c in able for repeat in range(limits.repeats)]
     return Turn(
         case=case, number=number, question=question, marks=marks, able=able, limits=limits,
-        known={(one, repeat): record for (name, one, repeat), record in journal.records.items() if name == case.name},
+        known={(c, repeat): record for (name, c, repeat), record in journal.records.items() if name == case.name},
         kept=frozenset(
-            (one.name, repeat) for one, repeat in rounds if journal.holds(case.name, one.name, repeat, marks[0], one.version)
+            (c.name, repeat) for c, repeat in rounds if journal.holds(case.name, c.name, repeat, marks[0], c.version)
         ),
-        skipped=frozenset(one.name for one in able if worn_out(journal, cases, case, one, limits.patience)),
+        skipped=frozenset(c.name for c in able if worn_out(journal, cases, case, c, limits.patience)),
     )
 
 
-def _whole(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
+def _measure_case(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
     """Measure one case in another process, or on another machine; return its name, and the records."""
     if remote:
         if current_process().daemon:
@@ -159,18 +159,18 @@ def in_turns(cases: Sequence[BenchCase]) -> list[list[BenchCase]]:
     return [[case for case in rank if case is not None] for rank in zip_longest(*families.values())]
 
 
-def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
+def rotated(competitors: Sequence[Competitor], shift: int) -> list[Competitor]:
     """Return the same competitors, starting with another one."""
-    start = by % len(competitors) if competitors else 0
+    start = shift % len(competitors) if competitors else 0
     return [*competitors[start:], *competitors[:start]]
 
 
 def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, competitor: Competitor, patience: int) -> bool:
     """Return True if the competitor ran out of time on the last `patience` cases of the family before this one."""
-    own = [other.name for other in cases if other.family.name == case.family.name]
-    before = own[: own.index(case.name)]
-    said = [journal.records.get((name, competitor.name, 0)) for name in before]
-    last = [record for record in said if record is not None][-patience:]
+    names = [other.name for other in cases if other.family.name == case.family.name]
+    earlier = names[: names.index(case.name)]
+    records = [journal.records.get((name, competitor.name, 0)) for name in earlier]
+    last = [record for record in records if record is not None][-patience:]
     return patience > 0 and len(last) == patience and all(record.reason in (*HOPELESS, SKIPPED) for record in last)
 
 
@@ -180,14 +180,14 @@ def _pointless(first: BenchRecord | None) -> bool:
 
 
 def _record(
-    case: BenchCase, competitor: Competitor, found: Measured, marks: tuple[str, str], repeat: int, limit: float
+    case: BenchCase, competitor: Competitor, measured: Measured, marks: tuple[str, str], repeat: int, limit: float
 ) -> BenchRecord:
     """Return the record of a measurement. marks: fingerprints of the question and of its subject."""
-    said = found.answered
+    reply = measured.answered
     return BenchRecord(
-        **{**vars(said), "version": competitor.version, "peak_mb": found.peak_mb},
+        **{**vars(reply), "version": competitor.version, "peak_mb": measured.peak_mb},
         case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],
         method=competitor.method, solver=competitor.solver, repeat=repeat, seed=case.seed, limit=limit,
-        build_seconds=None if said.solve_seconds is None else max(found.total_seconds - said.solve_seconds, 0.0),
-        total_seconds=found.total_seconds, base_mb=found.base_mb,
+        build_seconds=None if reply.solve_seconds is None else max(measured.total_seconds - reply.solve_seconds, 0.0),
+        total_seconds=measured.total_seconds, base_mb=measured.base_mb,
     )

@@ -74,49 +74,49 @@ def _entry(rounds: Sequence[BenchRecord]) -> Entry:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    present = [value for value in values if value is not None]
+    return statistics.median(present) if present else None
 
 
 Times = Mapping[str, Mapping[str, float]]
 """competitor -> case -> seconds, infinite for unsolved; every competitor has every case."""
 
 
-def times(found: Sequence[Entry]) -> dict[str, dict[str, float]]:
+def times(measured: Sequence[Entry]) -> dict[str, dict[str, float]]:
     """Return the seconds of each competitor that takes any of the cases, on all of them."""
-    cases = list(dict.fromkeys(entry.case for entry in found))
-    out: dict[str, dict[str, float]] = {}
-    for entry in found:
-        out.setdefault(entry.competitor, dict.fromkeys(cases, math.inf))[entry.case] = max(entry.seconds, SHORTEST)
-    return out
+    cases = list(dict.fromkeys(entry.case for entry in measured))
+    result: dict[str, dict[str, float]] = {}
+    for entry in measured:
+        result.setdefault(entry.competitor, dict.fromkeys(cases, math.inf))[entry.case] = max(entry.seconds, SHORTEST)
+    return result
 
 
 def par2(seconds: Times, limit: float) -> dict[str, float]:
     """Return the penalised average runtime: the mean over all cases, twice the limit for an unsolved one.  (SAT competitions)"""
     return {
-        name: statistics.fmean(one if math.isfinite(one) else 2 * limit for one in own.values()) for name, own in seconds.items()
+        name: statistics.fmean(s if math.isfinite(s) else 2 * limit for s in by_case.values()) for name, by_case in seconds.items()
     }
 
 
 def cactus(seconds: Times) -> dict[str, list[float]]:
     """Return for each competitor the times of the cases it solved, ascending: the n-th entry is a limit within which it solves n
     cases."""
-    return {name: sorted(one for one in own.values() if math.isfinite(one)) for name, own in seconds.items()}
+    return {name: sorted(s for s in by_case.values() if math.isfinite(s)) for name, by_case in seconds.items()}
 
 
 def ratios(seconds: Times) -> dict[str, list[float]]:
     """Return r = t / (least t of anybody on the same case), ascending, infinite for unsolved.  (Dolan and Moré 2002, section 2)"""
     cases = next(iter(seconds.values()), {})
-    best = {case: min(own[case] for own in seconds.values()) for case in cases}
+    best = {case: min(by_case[case] for by_case in seconds.values()) for case in cases}
     return {
-        name: sorted(own[case] / best[case] if math.isfinite(own[case]) else math.inf for case in cases)
-        for name, own in seconds.items()
+        name: sorted(by_case[case] / best[case] if math.isfinite(by_case[case]) else math.inf for case in cases)
+        for name, by_case in seconds.items()
     }
 
 
 def profile(ratio: Sequence[float], tau: float) -> float:
     """Return rho(tau): the share of all cases where a competitor is within tau times the best.  (Dolan and Moré 2002, eq. 2.1)"""
-    return sum(one <= tau for one in ratio) / len(ratio)
+    return sum(r <= tau for r in ratio) / len(ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,26 +139,26 @@ class Job:
         return self.best is not None and self.default_seconds <= NEAR * self.seconds
 
 
-def jobs(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Job]:
+def jobs(measured: Sequence[Entry], defaults: Mapping[str, str]) -> list[Job]:
     """Return the best competitor for each job: families in their order, sizes ascending.   defaults: kind -> competitor."""
     grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
-    for entry in found:
+    for entry in measured:
         grouped[entry.family, entry.size].append(entry)
-    order = list(dict.fromkeys(entry.family for entry in found))
+    order = list(dict.fromkeys(entry.family for entry in measured))
     return [_job(grouped[key], defaults) for key in sorted(grouped, key=lambda key: (order.index(key[0]), key[1]))]
 
 
-def _job(found: Sequence[Entry], defaults: Mapping[str, str]) -> Job:
+def _job(measured: Sequence[Entry], defaults: Mapping[str, str]) -> Job:
     by_name: dict[str, list[Entry]] = defaultdict(list)
-    for entry in found:
+    for entry in measured:
         by_name[entry.competitor].append(entry)
-    cost = {name: statistics.fmean(entry.par2 for entry in own) for name, own in by_name.items()}
-    able = {name: cost[name] for name, own in by_name.items() if any(entry.solved for entry in own)}
-    best = min(able, key=lambda name: able[name]) if able else None
-    default = defaults[found[0].kind]
+    cost = {name: statistics.fmean(entry.par2 for entry in group) for name, group in by_name.items()}
+    solving = {name: cost[name] for name, group in by_name.items() if any(entry.solved for entry in group)}
+    best = min(solving, key=lambda name: solving[name]) if solving else None
+    default = defaults[measured[0].kind]
     trust = {entry.trust for entry in by_name[best] if entry.solved} if best else set()
     return Job(
-        family=found[0].family, size=found[0].size, cases=len({entry.case for entry in found}), best=best,
+        family=measured[0].family, size=measured[0].size, cases=len({entry.case for entry in measured}), best=best,
         seconds=cost[best] if best else math.inf, trust="claimed" if "claimed" in trust else next(iter(trust), ""),
         default=default, default_seconds=cost.get(default, math.inf),
     )
@@ -179,23 +179,23 @@ class Choice:
     best_solved: int
 
 
-def choices(found: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]:
+def choices(measured: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]:
     """Compare a method's default backend with the best one.   backends: method -> default."""
-    out = []
-    for kind in dict.fromkeys(entry.kind for entry in found):
+    result = []
+    for kind in dict.fromkeys(entry.kind for entry in measured):
         for method, backend in backends.items():
-            own = [entry for entry in found if entry.kind == kind and entry.method == method]
+            group = [entry for entry in measured if entry.kind == kind and entry.method == method]
             default = f"{method}:{backend}"
-            if default not in {entry.competitor for entry in own}:
+            if default not in {entry.competitor for entry in group}:
                 continue
-            seconds = times(own)
-            scored = par2(seconds, own[0].limit)
-            best = min(scored, key=lambda name: scored[name])
-            solved = {name: sum(map(math.isfinite, one.values())) for name, one in seconds.items()}
-            out.append(
+            seconds = times(group)
+            scores = par2(seconds, group[0].limit)
+            best = min(scores, key=lambda name: scores[name])
+            solved = {name: sum(map(math.isfinite, by_case.values())) for name, by_case in seconds.items()}
+            result.append(
                 Choice(
-                    kind=kind, method=method, cases=len(seconds[default]), default=default, default_par2=scored[default],
-                    default_solved=solved[default], best=best, best_par2=scored[best], best_solved=solved[best],
+                    kind=kind, method=method, cases=len(seconds[default]), default=default, default_par2=scores[default],
+                    default_solved=solved[default], best=best, best_par2=scores[best], best_solved=solved[best],
                 )
             )
-    return out
+    return result

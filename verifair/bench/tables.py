@@ -52,37 +52,37 @@ class BenchResult:
 
 def comparison(records: Sequence[BenchRecord], limit: float) -> BenchResult:
     """Summarise runs; a benchmark that was cut short is summarised as far as it got."""
-    found = entries(records)
+    rows = entries(records)
     return BenchResult(
-        records=tuple(records), entries=tuple(found), contradictions=tuple(contradictions(records)), scores=_scores(found, limit),
-        jobs=tuple(jobs(found, DEFAULTS)), choices=tuple(choices(found, BACKENDS)), limit=limit,
+        records=tuple(records), entries=tuple(rows), contradictions=tuple(contradictions(records)), scores=_scores(rows, limit),
+        jobs=tuple(jobs(rows, DEFAULTS)), choices=tuple(choices(rows, BACKENDS)), limit=limit,
     )
 
 
-def _scores(found: Sequence[Entry], limit: float) -> pd.DataFrame:
+def _scores(measured: Sequence[Entry], limit: float) -> pd.DataFrame:
     """Return a line for each competitor over each kind ("all" families), and over each family; best first."""
     lines = []
     for kind in KINDS:
-        own = [entry for entry in found if entry.kind == kind]
-        for family in ("all", *dict.fromkeys(entry.family for entry in own)):
-            part = [entry for entry in own if family in ("all", entry.family)]
-            scored = par2(times(part), limit) if part else {}
-            lines += [_line(kind, family, name, scored[name], part) for name in sorted(scored, key=lambda name: scored[name])]
+        of_kind = [entry for entry in measured if entry.kind == kind]
+        for family in ("all", *dict.fromkeys(entry.family for entry in of_kind)):
+            group = [entry for entry in of_kind if family in ("all", entry.family)]
+            scores = par2(times(group), limit) if group else {}
+            lines += [_line(kind, family, name, scores[name], group) for name in sorted(scores, key=lambda name: scores[name])]
     return pd.DataFrame(lines)
 
 
-def _line(kind: str, family: str, name: str, score: float, part: Sequence[Entry]) -> dict[str, Any]:
-    own = [entry for entry in part if entry.competitor == name]
-    solved = [entry for entry in own if entry.solved]
-    peaks = [entry.peak_mb for entry in own if entry.peak_mb is not None]
-    reasons = [entry.reason for entry in own if not entry.solved and entry.reason]
-    common = max(set(reasons), key=reasons.count) if reasons else ""
+def _line(kind: str, family: str, name: str, score: float, group: Sequence[Entry]) -> dict[str, Any]:
+    runs = [entry for entry in group if entry.competitor == name]
+    solved = [entry for entry in runs if entry.solved]
+    peaks = [entry.peak_mb for entry in runs if entry.peak_mb is not None]
+    reasons = [entry.reason for entry in runs if not entry.solved and entry.reason]
+    main_reason = max(set(reasons), key=reasons.count) if reasons else ""
     return {
-        "kind": kind, "family": family, "competitor": name, "cases": len({entry.case for entry in part}), "taken": len(own),
+        "kind": kind, "family": family, "competitor": name, "cases": len({entry.case for entry in group}), "taken": len(runs),
         "solved": len(solved), "claimed": sum(entry.trust == "claimed" for entry in solved), "PAR-2": score,
-        "seeds": len({entry.seed for entry in part}), "PAR-2 sd": _spread(name, part),
+        "seeds": len({entry.seed for entry in group}), "PAR-2 sd": _spread(name, group),
         "median s": statistics.median(entry.seconds for entry in solved) if solved else math.nan,
-        "peak MB": max(peaks, default=math.nan), "mostly open for": common,
+        "peak MB": max(peaks, default=math.nan), "mostly open for": main_reason,
     }
 
 
@@ -95,12 +95,12 @@ def _spread(name: str, part: Sequence[Entry]) -> float:
     return statistics.stdev(by_seed) if len(by_seed) > 1 else math.nan
 
 
-def write_tables(found: BenchResult, folder: Path) -> list[Path]:
+def write_tables(result: BenchResult, folder: Path) -> list[Path]:
     """Write runs.csv, cases.csv (rounds together) and scores.csv."""
     tables = {
-        "runs.csv": pd.DataFrame([record.to_dict() for record in found.records]),
-        "cases.csv": pd.DataFrame([vars(entry) for entry in found.entries]),
-        "scores.csv": found.scores,
+        "runs.csv": pd.DataFrame([record.to_dict() for record in result.records]),
+        "cases.csv": pd.DataFrame([vars(entry) for entry in result.entries]),
+        "scores.csv": result.scores,
     }
     paths = []
     for name, table in tables.items():
@@ -109,17 +109,17 @@ def write_tables(found: BenchResult, folder: Path) -> list[Path]:
     return paths
 
 
-def to_dict(found: BenchResult) -> dict[str, Any]:
+def to_dict(result: BenchResult) -> dict[str, Any]:
     """Return the result as JSON values."""
     return {
-        "cases": found.cases,
-        "questions_put": found.asked,
-        "decided": found.decided,
-        "runs": len(found.records),
-        "limit": found.limit,
-        "disagreements": [one.to_dict() for one in found.contradictions],
-        "scores": found.scores.to_dict(orient="records"),
-        "jobs": [vars(job) for job in found.jobs],
-        "defaults": [vars(choice) for choice in found.choices],
-        "records": [record.to_dict() for record in found.records],
+        "cases": result.cases,
+        "questions_put": result.asked,
+        "decided": result.decided,
+        "runs": len(result.records),
+        "limit": result.limit,
+        "disagreements": [contradiction.to_dict() for contradiction in result.contradictions],
+        "scores": result.scores.to_dict(orient="records"),
+        "jobs": [vars(job) for job in result.jobs],
+        "defaults": [vars(choice) for choice in result.choices],
+        "records": [record.to_dict() for record in result.records],
     }

@@ -58,18 +58,18 @@ class Measured:
 def measure(competitor: Competitor, question: Question, *, seconds: float, seed: int) -> Measured:
     """Ask once. Ctrl-C kills the process that works and raises KeyboardInterrupt."""
     context = _context()
-    here, there = context.Pipe()
-    process = context.Process(target=work, args=(there,), daemon=True)  # type: ignore[attr-defined]
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=work, args=(child_end,), daemon=True)  # type: ignore[attr-defined]
     _start(process)
-    there.close()
+    child_end.close()
     try:
         with suppress(BrokenPipeError):  # it has ended, which `_listen` notices
-            here.send((competitor, question, seconds, seed))
-        return _listen(here, process, seconds, competitor.startup(question))
+            parent_end.send((competitor, question, seconds, seed))
+        return _listen(parent_end, process, seconds, competitor.startup(question))
     finally:
         _kill(process)
         process.join()
-        here.close()
+        parent_end.close()
 
 
 def _start(process: BaseProcess) -> None:
@@ -91,63 +91,63 @@ def _start(process: BaseProcess) -> None:
         raise failed[0]
 
 
-def _listen(here: Connection, process: BaseProcess, seconds: float, more: float) -> Measured:
+def _listen(connection: Connection, process: BaseProcess, seconds: float, extra: float) -> Measured:
     """Return the answer of a process within the time.   more: seconds that starting other programs may take."""
     base: float | None = None
     started = time.perf_counter()
     try:
-        if not here.poll(STARTING):
-            return _lost("solver-error", f"the backend did not load within {STARTING:g} s", started, None, None)
-        base = here.recv()
+        if not connection.poll(STARTING):
+            return _without_answer("solver-error", f"the backend did not load within {STARTING:g} s", started, None, None)
+        base = connection.recv()
         started = time.perf_counter()
-        if not here.poll(seconds * GRACE[0] + GRACE[1] + more):
+        if not connection.poll(seconds * GRACE[0] + GRACE[1] + extra):
             peak = _peak_of(process.pid)
             grown = None if peak is None or base is None else max(peak - base, 0.0)
-            return _lost("time", "killed: it did not stop at its limit", started, grown, base)
-        found = here.recv()
+            return _without_answer("time", "killed: it did not stop at its limit", started, grown, base)
+        answer = connection.recv()
     except EOFError:
         process.join(5)
-        return _lost("solver-error", f"the process ended with {_exit(process.exitcode)}", started, None, base)
-    assert isinstance(found, Measured)
-    return found
+        return _without_answer("solver-error", f"the process ended with {_exit(process.exitcode)}", started, None, base)
+    assert isinstance(answer, Measured)
+    return answer
 
 
-def _lost(reason: str, note: str, started: float, peak: float | None, base: float | None) -> Measured:
+def _without_answer(reason: str, note: str, started: float, peak: float | None, base: float | None) -> Measured:
     return Measured(
         answered=unknown(reason, note), total_seconds=time.perf_counter() - started, peak_mb=peak, base_mb=base
     )
 
 
-def work(there: Connection) -> None:
+def work(connection: Connection) -> None:
     """Run in the separate process: receive a competitor and its question, send the memory once ready, then the answer."""
     _alone()
     keep_freed()
     competitor: Competitor
     question: Question
     try:
-        competitor, question, seconds, seed = there.recv()
+        competitor, question, seconds, seed = connection.recv()
     except (EOFError, OSError):
         return  # the benchmark was interrupted
     with threadpool_limits(limits=1):
         try:
             competitor.warm_up()
         except Exception as error:  # any error of a backend is this run's answer
-            there.send(None)
-            there.send(Measured(answered=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
+            connection.send(None)
+            connection.send(Measured(answered=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
             return
         base = _resident("VmRSS")
-        before = _reset_peak()
-        there.send(base)
-        started, used = time.perf_counter(), time.process_time() + children_cpu()
+        peak_before = _reset_peak()
+        connection.send(base)
+        started, cpu_before = time.perf_counter(), time.process_time() + children_cpu()
         try:
-            answered = competitor.ask(question, Budget(seconds=seconds, seed=seed))
+            reply = competitor.ask(question, Budget(seconds=seconds, seed=seed))
         except Exception as error:  # a crash in a backend's Python must cost one answer, not the run
-            answered = _failed(error)
-        total = max(time.perf_counter() - started - answered.startup_seconds, 0.0)
-    if answered.cpu_seconds is None:
-        answered = replace(answered, cpu_seconds=time.process_time() + children_cpu() - used)
-    peak = _peak_since(before) if answered.peak_mb is None else answered.peak_mb
-    there.send(Measured(answered=answered, total_seconds=total, peak_mb=peak, base_mb=base))
+            reply = _failed(error)
+        total = max(time.perf_counter() - started - reply.startup_seconds, 0.0)
+    if reply.cpu_seconds is None:
+        reply = replace(reply, cpu_seconds=time.process_time() + children_cpu() - cpu_before)
+    peak = _peak_since(peak_before) if reply.peak_mb is None else reply.peak_mb
+    connection.send(Measured(answered=reply, total_seconds=total, peak_mb=peak, base_mb=base))
 
 
 def _failed(error: Exception) -> Reply:
@@ -170,8 +170,8 @@ def _failed(error: Exception) -> Reply:
 def _context() -> BaseContext:
     method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
     context = get_context(method)
-    there = [package for package in PRELOADED if find_spec(package.partition(".")[0])]
-    context.set_forkserver_preload([__name__, "__main__", *there])
+    installed = [package for package in PRELOADED if find_spec(package.partition(".")[0])]
+    context.set_forkserver_preload([__name__, "__main__", *installed])
     return context
 
 
@@ -212,7 +212,7 @@ def _exit(code: int | None) -> str:
 def _resident(field: str, status: Path = STATUS) -> float | None:
     """Return the megabytes of a field of /proc/PID/status; None where there is no such file."""
     try:
-        line = next(one for one in status.read_text(encoding="ascii").splitlines() if one.startswith(f"{field}:"))
+        line = next(text for text in status.read_text(encoding="ascii").splitlines() if text.startswith(f"{field}:"))
     except (OSError, StopIteration):
         return None
     return int(line.split()[1]) / 1024
@@ -231,14 +231,14 @@ def _reset_peak() -> float | None:
         return _ever()
 
 
-def _peak_since(before: float | None) -> float | None:
+def _peak_since(base: float | None) -> float | None:
     peak = _resident("VmHWM") or _ever()
-    if peak is None or before is None:
+    if peak is None or base is None:
         return None
-    own, started = max(peak - before, 0.0), _children()
-    if started == 0:
-        return own
-    return own + started if started > 1.1 * peak else None
+    growth, children = max(peak - base, 0.0), _children()
+    if children == 0:
+        return growth
+    return growth + children if children > 1.1 * peak else None
 
 
 def _ever() -> float | None:

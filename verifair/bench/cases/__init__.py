@@ -23,8 +23,8 @@ def families() -> tuple[Family, ...]:
     An entry point of the group `verifair.cases` is a function that returns families.
     Raises PluginError for one that does not load.
     """
-    brought = (one for made in plugins(GROUP) for one in made())
-    return (*shipped.families(), *random_networks.families(), *centers.families(), *brought)
+    external = (family for build in plugins(GROUP) for family in build())
+    return (*shipped.families(), *random_networks.families(), *centers.families(), *external)
 
 
 def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None, seeds: int = 1) -> list[BenchCase]:
@@ -35,16 +35,16 @@ def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = Non
     Raises QueryError for a glob that matches nothing.
     """
     known = families() if known is None else known
-    every = [case for family in known for case in family.cases(seed, seeds)]
+    cases = [case for family in known for case in family.cases(seed, seeds)]
     for glob in globs:
-        if not any(_called(case, glob) for case in every):
+        if not any(_matches(case, glob) for case in cases):
             raise QueryError(
                 f"--cases {glob}: no case is called so; families are {', '.join(family.name for family in known)}, "
                 "and cases FAMILY/SIZE-NUMBER, e.g. --cases 'pba-*/3-*'; verifair bench --list shows all"
             )
-    return [case for case in every if not globs or any(_called(case, glob) for glob in globs)]
+    return [case for case in cases if not globs or any(_matches(case, glob) for glob in globs)]
 
 
-def _called(case: BenchCase, glob: str) -> bool:
+def _matches(case: BenchCase, glob: str) -> bool:
     """Return True if a glob matches the case's name, with its seed or without."""
     return any(fnmatchcase(name, glob) for name in (case.name, case.name.partition("@")[0]))

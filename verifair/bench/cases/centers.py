@@ -35,25 +35,25 @@ PART = 0.75
 
 
 def families() -> list[Family]:
-    out = []
+    result = []
     for name, sizes in SIZES.items():
         for coverage, label, words in ((1.0, "center", "all"), (PART, "part", f"{PART:.0%}")):
-            out.append(
+            result.append(
                 Family(
                     name=f"{label}-{name}", kind="center", about=f"k-center of {name}'s negatives, {words} of them covered",
                     size_is="factuals", sizes=sizes, count=1, build=partial(_build, name, coverage),
                 )
             )
-    return out
+    return result
 
 
 def _build(name: str, coverage: float, size: int, number: int, seed: int) -> CenterQuestion:
     graph, reach, negatives, positives = _graph(name, seed)
     rng = generator(f"center {name} {size}", number, seed)
-    own = np.sort(rng.choice(negatives, size=min(size, len(negatives)), replace=False))
-    reached = positives[reach.reaches(own, positives).any(axis=0)]
-    offered = np.sort(rng.choice(reached, size=min(CANDIDATES * size, len(reached)), replace=False))
-    instance = Instance.of(graph, reach, own, offered, group=f"{name} {size}")
+    factuals = np.sort(rng.choice(negatives, size=min(size, len(negatives)), replace=False))
+    reachable = positives[reach.reaches(factuals, positives).any(axis=0)]
+    candidates = np.sort(rng.choice(reachable, size=min(CANDIDATES * size, len(reachable)), replace=False))
+    instance = Instance.of(graph, reach, factuals, candidates, group=f"{name} {size}")
     return CenterQuestion(instance=instance, k=1 + _fewest(instance, coverage), coverage=coverage)
 
 
@@ -78,5 +78,5 @@ def _graph(name: str, seed: int) -> tuple[FeasibilityGraph, Reachability, Intege
     reach = Reachability.of(graph)
     negatives = np.flatnonzero(~positive & larger)
     positives = np.flatnonzero(positive)
-    helped = reach.reaches(negatives, positives).any(axis=1)
-    return graph, reach, negatives[helped], positives
+    has_recourse = reach.reaches(negatives, positives).any(axis=1)
+    return graph, reach, negatives[has_recourse], positives

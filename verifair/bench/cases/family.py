@@ -49,10 +49,10 @@ class Family:
 
     def cases(self, seed: int, seeds: int = 1) -> list[BenchCase]:
         """Return the cases of `seeds` seeds from `seed` on, smallest first. If nothing is drawn, there is one seed."""
-        drawn = range(seed, seed + (seeds if self.drawn else 1))
+        all_seeds = range(seed, seed + (seeds if self.drawn else 1))
         return [
-            BenchCase(family=self, size=size, number=n, seed=one, marked=len(drawn) > 1)
-            for size in self.sizes for n in range(self.count) for one in drawn
+            BenchCase(family=self, size=size, number=n, seed=s, marked=len(all_seeds) > 1)
+            for size in self.sizes for n in range(self.count) for s in all_seeds
         ]
 
 

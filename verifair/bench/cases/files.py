@@ -24,34 +24,34 @@ from verifair.interop.decide import networks_of
 SUFFIXES = (".vnnlib", ".vnnlib.gz")
 
 
-def file_families(given: Sequence[Path], network: Path | None) -> list[Family]:
+def file_families(paths: Sequence[Path], network: Path | None) -> list[Family]:
     """Return a family for each file, with the file's name. Raises QueryError for lists that cannot be read and for missing
     networks."""
-    out: list[Family] = []
-    for name, query, model in (one for path in given for one in _listed(path, network)):
-        called, number = name, 1
-        while any(family.name == called for family in out):
+    families: list[Family] = []
+    for name, query, model in (entry for path in paths for entry in _queries_of(path, network)):
+        unique, number = name, 1
+        while any(family.name == unique for family in families):
             number += 1
-            called = f"{name}-{number}"
-        out.append(
+            unique = f"{name}-{number}"
+        families.append(
             Family(
-                name=called, kind="decision", about=f"the query {query.name}", size_is="query", sizes=(1,), count=1, drawn=False,
+                name=unique, kind="decision", about=f"the query {query.name}", size_is="query", sizes=(1,), count=1, drawn=False,
                 build=partial(_question, query, model),
             )
         )
-    return out
+    return families
 
 
-def _listed(path: Path, network: Path | None) -> Iterator[tuple[str, Path, Mapping[str, Path] | Path]]:
+def _queries_of(path: Path, network: Path | None) -> Iterator[tuple[str, Path, Mapping[str, Path] | Path]]:
     """Yield (name, query, its network: one file, or declared name -> file)."""
     if path.is_dir() and (path / "instances.csv").is_file():
         path = path / "instances.csv"
     if path.is_dir():
-        found = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES))
-        if not found:
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(SUFFIXES))
+        if not files:
             raise QueryError(f"--queries {path}: holds no instances.csv and no .vnnlib file")
-        for one in found:
-            yield from _listed(one, network)
+        for file in files:
+            yield from _queries_of(file, network)
     elif path.name.endswith(SUFFIXES):
         if network is None:
             raise QueryError(f"--queries {path}: say which network it is about, --network FILE.onnx")
@@ -66,14 +66,14 @@ def _entries(path: Path) -> Iterator[tuple[str, Path, Mapping[str, Path] | Path]
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
-            rows = [(one["network"], one["query"], one.get("name")) for one in json.loads(text)]
+            rows = [(entry["network"], entry["query"], entry.get("name")) for entry in json.loads(text)]
         else:
             rows = [(row[0], row[1], None) for row in csv.reader(text.splitlines()) if row]
         for model, query, name in rows:
-            named = {}
+            networks = {}
             if model.startswith("["):  # of VNN-LIB 2.0: [('f', FILE), ('g', FILE)]
-                named = {str(key): path.parent / file for key, file in ast.literal_eval(model)}
-            yield name or _name(Path(query)), path.parent / query, named or path.parent / model
+                networks = {str(key): path.parent / file for key, file in ast.literal_eval(model)}
+            yield name or _name(Path(query)), path.parent / query, networks or path.parent / model
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, SyntaxError, RecursionError) as error:
         raise QueryError(f"--queries {path}: is no list of networks and queries ({type(error).__name__}: {error})") from None
 
@@ -84,8 +84,8 @@ def _name(query: Path) -> str:
 
 def _question(query: Path, model: Mapping[str, Path] | Path, size: int, number: int, seed: int) -> Question:
     """Read the query, so that errors are found before any competitor runs."""
-    read = read_vnnlib(query)
-    own = [declared.name for declared in read.networks if declared.equal_to is None]
-    files = dict.fromkeys(own, model) if isinstance(model, Path) else {name: model[name] for name in own if name in model}
-    networks_of(read, files)
+    parsed = read_vnnlib(query)
+    needed = [declared.name for declared in parsed.networks if declared.equal_to is None]
+    files = dict.fromkeys(needed, model) if isinstance(model, Path) else {name: model[name] for name in needed if name in model}
+    networks_of(parsed, files)
     return FileQuestion.of(query, files)

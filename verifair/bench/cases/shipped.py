@@ -66,19 +66,19 @@ class AskedRows:
     @classmethod
     def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: LabelledRows) -> AskedRows:
         """Choose the rows to ask about: all rows if none is predicted right in both copies."""
-        right = table.predicted == table.labels
+        correct = table.predicted == table.labels
         flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
-        eligible = np.flatnonzero(right & (flipped == table.labels))
+        eligible = np.flatnonzero(correct & (flipped == table.labels))
         eligible = eligible if len(eligible) else np.arange(len(table.raw))
-        ahead = np.zeros(len(table.raw), dtype=bool)
+        is_favoured = np.zeros(len(table.raw), dtype=bool)
         for label in np.unique(table.labels[eligible]).tolist():
             rows = eligible[table.labels[eligible] == label]
-            ahead[rows] = _difference(_bias(network, schema, sensitive, table, rows, 0.0)) > 0
+            is_favoured[rows] = _difference(_bias(network, schema, sensitive, table, rows, 0.0)) > 0
         logits = network.forward(schema.encode(table.raw[eligible]))
-        surest = np.argsort(-np.abs(logits @ margin(network, 1, 0)), kind="stable")[: max(len(eligible) // 10, 1)]
+        confident = np.argsort(-np.abs(logits @ margin(network, 1, 0)), kind="stable")[: max(len(eligible) // 10, 1)]
         return cls(
             name=name, network=network, schema=schema, sensitive=sensitive, table=table, eligible=eligible,
-            favoured=np.flatnonzero(ahead) if ahead.any() else eligible, sure=np.sort(eligible[surest]),
+            favoured=np.flatnonzero(is_favoured) if is_favoured.any() else eligible, sure=np.sort(eligible[confident]),
         )
 
 
@@ -96,8 +96,8 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
 
     Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
     """
-    whole, schema = Schema.load(schema_file).settled(read_onnx(model))
-    network = layered(whole, "a question of the bench")
+    settled, schema = Schema.load(schema_file).settled(read_onnx(model))
+    network = layered(settled, "a question of the bench")
     if not schema.protected_names:
         raise QueryError(f"{schema_file}: protects no feature, and questions are about one; write protected = true in its section")
     if classes(network) != 2:
@@ -115,25 +115,25 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
 
 def _flipped(schema: Schema, sensitive: str, raw: Array) -> Array:
     """Return the rows with the next value of the feature, the first after the last."""
-    v, out = schema.index(sensitive), raw.copy()
+    v, result = schema.index(sensitive), raw.copy()
     lower, upper = schema.domain.lower[v], schema.domain.upper[v]
-    out[:, v] = np.where(raw[:, v] >= upper, lower, raw[:, v] + 1)
-    return out
+    result[:, v] = np.where(raw[:, v] >= upper, lower, raw[:, v] + 1)
+    return result
 
 
 def _bias(network: Network, schema: Schema, sensitive: str, table: LabelledRows, rows: Integers, delta: float) -> TwinProblem:
     """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]
-    to = _flipped(schema, sensitive, raw)[:, schema.index(sensitive)]
-    return bias_problem(network, schema, raw, sensitive, to, delta, (label, 1 - label))
+    values = _flipped(schema, sensitive, raw)[:, schema.index(sensitive)]
+    return bias_problem(network, schema, raw, sensitive, values, delta, (label, 1 - label))
 
 
 def _difference(problem: TwinProblem) -> Array:
     """Return g(x) - g(x') at the rows themselves."""
     x, x_prime = pair(problem, np.arange(len(problem.batch)), problem.batch.lower)
-    both = [problem.network.forward(copy) @ problem.margin for copy in (x, x_prime)]
-    return np.asarray(both[0] - both[1])
+    margins = [problem.network.forward(copy) @ problem.margin for copy in (x, x_prime)]
+    return np.asarray(margins[0] - margins[1])
 
 
 def bias(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
@@ -160,10 +160,10 @@ def _fairness(read: Read, epsilon: float | None, size: int, number: int, seed: i
     row = int(generator(f"fairness {data.name}", number, seed).choice(rows))
     others = [feature.name for feature in schema.features if feature.name != data.sensitive]
     numbers = [name for name in others if schema[name].kind == "integer"]
-    open_ = [*numbers, *(name for name in others if name not in numbers)][:size]
+    open_features = [*numbers, *(name for name in others if name not in numbers)][:size]
     raw = data.table.raw[row]
-    free = np.isin(np.arange(len(raw)), [schema.index(name) for name in [*open_, data.sensitive]])
-    low, high = np.where(free, schema.domain.lower, raw), np.where(free, schema.domain.upper, raw)
+    is_free = np.isin(np.arange(len(raw)), [schema.index(name) for name in [*open_features, data.sensitive]])
+    low, high = np.where(is_free, schema.domain.lower, raw), np.where(is_free, schema.domain.upper, raw)
     return _box(data, epsilon, low, high)
 
 
@@ -171,9 +171,9 @@ def _part(read: Read, size: int, number: int, seed: int) -> DecisionQuestion:
     """Ask about one part of Fairify's partition, drawn among all."""
     data = read()
     domain = data.schema.domain
-    cut = Partition.of(domain, domain.lower, domain.upper, size=size, whole=[data.schema.index(data.sensitive)])
-    part = generator(f"part {data.name}", number, seed).integers(min(cut.count, 2**62))
-    low, high = (ends[0] for ends in cut.boxes(np.array([part])))
+    partition = Partition.of(domain, domain.lower, domain.upper, size=size, whole=[data.schema.index(data.sensitive)])
+    part = generator(f"part {data.name}", number, seed).integers(min(partition.count, 2**62))
+    low, high = (bounds[0] for bounds in partition.boxes(np.array([part])))
     return _box(data, None, low, high)
 
 
@@ -195,38 +195,38 @@ def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
     subject = read()
     others = len(subject.schema.features) - 1
     sizes = tuple(sorted({min(n, others) for n in OWN_OPEN} - {0}))
-    made = _families(read, subject.name, subject.sensitive, sizes)
+    result = _families(read, subject.name, subject.sensitive, sizes)
     parts = Family(
         name="parts-own", kind="decision", about="parts of Fairify's partition, drawn", size_is="values a block", sizes=PARTS,
         count=2, build=partial(_part, read),
     )
-    return [*made, parts]
+    return [*result, parts]
 
 
-def _families(read: Read, name: str, sensitive: str, opened: tuple[int, ...]) -> list[Family]:
-    asks: tuple[tuple[str, Kind, str, int, Ask, type[Asked]], ...] = (
+def _families(read: Read, name: str, sensitive: str, open_counts: tuple[int, ...]) -> list[Family]:
+    specs: tuple[tuple[str, Kind, str, int, Ask, type[Asked]], ...] = (
         (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
         (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
         (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, RelaxationQuestion),
         (f"min-{name}", "minimum", f"the exact minimum on the rows of pba-{name}", 2, bias, MinimumQuestion),
     )
-    out = [
+    result = [
         Family(
             name=label, kind=kind, about=about, size_is="delta, units around the row", sizes=DELTAS, count=count,
-            build=partial(_around, read, ask, made),
+            build=partial(_around, read, make_problem, question_type),
         )
-        for label, kind, about, count, ask, made in asks
+        for label, kind, about, count, make_problem, question_type in specs
     ]
     flips = ("fair", f"2-fairness (no decision flips with {sensitive})", None, 2)
     gaps = ("gap", f"no probability gap above {EPSILON} with {sensitive}", EPSILON, 1)
-    out += [
+    result += [
         Family(
             name=f"{label}-{name}", kind="decision", about=f"{about} around rows of {name}", size_is="features that are open",
-            sizes=opened, count=count, build=partial(_fairness, read, epsilon),
+            sizes=open_counts, count=count, build=partial(_fairness, read, epsilon),
         )
         for label, about, epsilon, count in (flips, gaps)
     ]
-    return out
+    return result
 
 
 Read = Callable[[], AskedRows]
@@ -234,5 +234,5 @@ Ask = Callable[[Read, int, int, int], TwinProblem]
 Asked = DecisionQuestion | RelaxationQuestion | MinimumQuestion
 
 
-def _around(read: Read, ask: Ask, made: type[Asked], size: int, number: int, seed: int) -> Question:
-    return made(problem=ask(read, size, number, seed))
+def _around(read: Read, make_problem: Ask, question_type: type[Asked], size: int, number: int, seed: int) -> Question:
+    return question_type(problem=make_problem(read, size, number, seed))

@@ -43,42 +43,42 @@ def decide(question: DecisionQuestion, budget: Budget) -> Reply:
     rng = np.random.default_rng(budget.seed)
     twin = Twin.of(problem)
     parts = [_partition(problem, q) for q in range(len(problem.batch))]
-    work = [(q, n) for q, partition in enumerate(parts) for n in range(partition.count)]
-    spent, open_, version = 0.0, 0, ""
-    for k in rng.permutation(len(work)).tolist():
-        q, n = work[k]
-        lower, upper = (ends[0] for ends in parts[q].boxes(np.array([n])))
+    tasks = [(q, n) for q, partition in enumerate(parts) for n in range(partition.count)]
+    solver_seconds, undecided, version = 0.0, 0, ""
+    for k in rng.permutation(len(tasks)).tolist():
+        q, n = tasks[k]
+        lower, upper = (bounds[0] for bounds in parts[q].boxes(np.array([n])))
         encoding = smt(TwinBox.of(twin, q, lower, upper, method=Method.INTERVAL))
         for g, goal in enumerate(problem.goals):
-            left = min(deadline - time.monotonic(), soft)
-            if left <= 0:
-                return unknown("time", f"{len(work)} parts")
-            outcome = registry.solve(violated(encoding, goal), backend="z3", budget=Budget(seconds=left, seed=budget.seed))
-            spent += outcome.solve_seconds
+            remaining = min(deadline - time.monotonic(), soft)
+            if remaining <= 0:
+                return unknown("time", f"{len(tasks)} parts")
+            outcome = registry.solve(violated(encoding, goal), backend="z3", budget=Budget(seconds=remaining, seed=budget.seed))
+            solver_seconds += outcome.solve_seconds
             version = outcome.version
             if outcome.termination is Termination.INFEASIBLE:
                 continue
             if outcome.values is not None:
-                refuted, value = question.refuted(q, g, encoding.decode(outcome.values)[0])
-                if refuted:
+                is_refuted, value = question.refuted(q, g, encoding.decode(outcome.values)[0])
+                if is_refuted:
                     return Reply(
-                        status="violated", reason=None, trust="exact", upper=value, solve_seconds=spent, engine=ENGINE,
+                        status="violated", reason=None, trust="exact", upper=value, solve_seconds=solver_seconds, engine=ENGINE,
                         version=version,
                     )
-            open_ += 1
-    if open_:
+            undecided += 1
+    if undecided:
         return Reply(
-            status="unknown", reason="time", trust="", solve_seconds=spent, engine=ENGINE, version=version,
-            note=f"{open_} soft time-outs in {len(work)} parts",
+            status="unknown", reason="time", trust="", solve_seconds=solver_seconds, engine=ENGINE, version=version,
+            note=f"{undecided} soft time-outs in {len(tasks)} parts",
         )
-    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine=ENGINE, version=version)
+    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=solver_seconds, engine=ENGINE, version=version)
 
 
 def _partition(problem: TwinProblem, q: int) -> Partition:
     batch, size = problem.batch, FIRST
-    whole = np.flatnonzero(batch.protected).tolist()
+    protected = np.flatnonzero(batch.protected).tolist()
     while True:
-        partition = Partition.of(problem.domain, batch.lower[q], batch.upper[q], size=size, whole=whole)
+        partition = Partition.of(problem.domain, batch.lower[q], batch.upper[q], size=size, whole=protected)
         if partition.count <= MAX_PARTS:
             return partition
         size *= 10

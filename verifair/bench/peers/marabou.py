@@ -36,92 +36,92 @@ def load() -> Any:
 def takes(problem: TwinProblem) -> bool:
     """Return True for a ReLU network whose copies differ in protected values alone."""
     network = problem.network
-    plain = isinstance(network, Network) and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layers)
-    return plain and problem.batch.offset is None
+    is_relu = isinstance(network, Network) and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layers)
+    return is_relu and problem.batch.offset is None
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:
     """Ask about all goals of all boxes, one query each."""
     problem = question.problem
     deadline = time.monotonic() + budget.seconds
-    spent, reasons = 0.0, []
+    solver_seconds, reasons = 0.0, []
     for q in range(len(problem.batch)):
         for g in range(len(problem.goals)):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 return unknown("time")
-            said, point, seconds = _ask(problem, q, g, left)
-            spent += seconds
-            if said == "sat" and point is not None:
-                refuted, value = question.refuted(q, g, question.nearest(q, point))
-                if refuted:
+            status, point, seconds = _ask(problem, q, g, remaining)
+            solver_seconds += seconds
+            if status == "sat" and point is not None:
+                is_refuted, value = question.refuted(q, g, question.nearest(q, point))
+                if is_refuted:
                     return Reply(
                         status="violated", reason=None, trust="exact", upper=value, comparable=question.single,
-                        solve_seconds=spent, engine="marabou",
+                        solve_seconds=solver_seconds, engine="marabou",
                     )
                 reasons.append("witness-rejected")
-            elif said != "unsat":
-                reasons.append("time" if said == "TIMEOUT" else "solver-error")
+            elif status != "unsat":
+                reasons.append("time" if status == "TIMEOUT" else "solver-error")
     if reasons:
-        return Reply(status="unknown", reason=reasons[0], trust="", solve_seconds=spent, engine="marabou")
-    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine="marabou")
+        return Reply(status="unknown", reason=reasons[0], trust="", solve_seconds=solver_seconds, engine="marabou")
+    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=solver_seconds, engine="marabou")
 
 
 def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Array | None, float]:
     """Return sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
     core, goal, batch, domain = load(), problem.goals[g], problem.batch, problem.domain
-    own = domain.columns_of(np.flatnonzero(batch.protected))
-    network = product_network(layered(problem.network, "Marabou"), own=own, margin=problem.margin, rows=goal.rows)
-    low, high = (ends[0] for ends in domain.box(batch.lower[[q]], batch.upper[[q]]))
+    columns = domain.columns_of(np.flatnonzero(batch.protected))
+    network = product_network(layered(problem.network, "Marabou"), own=columns, margin=problem.margin, rows=goal.rows)
+    low, high = (bounds[0] for bounds in domain.box(batch.lower[[q]], batch.upper[[q]]))
     prime, _ = domain.box(batch.second(batch.lower[[q]]), batch.second(batch.lower[[q]]))
     query = core.InputQuery()
     query.setNumberOfVariables(network.inputs + sum(len(layer.bias) + int((layer.slope == 0).sum()) for layer in network.layers))
     number = itertools.count()
-    inputs = _variables(query, number, np.concatenate([low, prime[0, own]]), np.concatenate([high, prime[0, own]]))
+    inputs = _variables(query, number, np.concatenate([low, prime[0, columns]]), np.concatenate([high, prime[0, columns]]))
     for position, variable in enumerate(inputs):
         query.markInputVariable(variable, position)
     for v in np.flatnonzero(domain.one_hot):
         block = range(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
         if (low[list(block)] != high[list(block)]).any():
             _equation(core, query, [(1.0, inputs[j]) for j in block], 1.0)
-    below = inputs
+    previous = inputs
     for k, layer in enumerate(network.layers):
         width, last = len(layer.bias), k == len(network.layers) - 1
-        above = _variables(query, number, np.full(width, -np.inf), -goal.constants if last else np.full(width, np.inf))
+        current = _variables(query, number, np.full(width, -np.inf), -goal.constants if last else np.full(width, np.inf))
         for i in range(width):
-            terms = [(float(w), below[j]) for j, w in enumerate(layer.weight[i].tolist()) if w]
-            _equation(core, query, [*terms, (-1.0, above[i])], -float(layer.bias[i]))
+            terms = [(float(w), previous[j]) for j, w in enumerate(layer.weight[i].tolist()) if w]
+            _equation(core, query, [*terms, (-1.0, current[i])], -float(layer.bias[i]))
         if last:
-            for position, variable in enumerate(above):
+            for position, variable in enumerate(current):
                 query.markOutputVariable(variable, position)
             continue
-        below = []
-        for i, variable in enumerate(above):
+        previous = []
+        for i, variable in enumerate(current):
             if layer.slope[i] == 1:
-                below.append(variable)
+                previous.append(variable)
                 continue
             (active,) = _variables(query, number, np.zeros(1), np.full(1, np.inf))
             core.addReluConstraint(query, variable, active)
-            below.append(active)
+            previous.append(active)
     options = core.Options()
     options._verbosity = 0
     options._splittingStrategy = SPLITTING
     options._timeoutInSeconds = max(int(seconds), 1)
     started = time.perf_counter()
-    said, values, _ = core.solve(query, options, "")
-    point = np.array([values[j] for j in inputs[: domain.columns]]) if said == "sat" else None
-    return said, point, time.perf_counter() - started
+    status, values, _ = core.solve(query, options, "")
+    point = np.array([values[j] for j in inputs[: domain.columns]]) if status == "sat" else None
+    return status, point, time.perf_counter() - started
 
 
 def _variables(query: Any, number: Iterator[int], lower: Array, upper: Array) -> list[int]:
     """Add variables with these bounds."""
-    out = [next(number) for _ in lower]
-    for j, low, high in zip(out, lower.tolist(), upper.tolist(), strict=True):
+    variables = [next(number) for _ in lower]
+    for j, low, high in zip(variables, lower.tolist(), upper.tolist(), strict=True):
         if np.isfinite(low):
             query.setLowerBound(j, low)
         if np.isfinite(high):
             query.setUpperBound(j, high)
-    return out
+    return variables
 
 
 def _equation(core: Any, query: Any, terms: list[tuple[float, int]], constant: float) -> None:

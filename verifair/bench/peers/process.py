@@ -127,55 +127,55 @@ class Tool:
         results.unlink(missing_ok=True)
         values = {"onnx": model, "vnnlib": query, "vnnlib2": query, "timeout": f"{max(seconds, 0.001):.3f}", "results": results}
         words = [filled(word, values) for word in self.words]
-        surroundings = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), **dict(self.environment)}
+        environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), **dict(self.environment)}
         started = time.perf_counter()
         with log.open("wb") as output:
             try:
                 process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=None if self.here else folder,
-                    env=surroundings, process_group=None if sys.platform == "win32" else 0,
+                    env=environment, process_group=None if sys.platform == "win32" else 0,
                 )
             except OSError as error:
                 return ProcessRun(said="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
             late, cpu, peak = watch(process, started + seconds + self.startup + GRACE)
-        took = time.perf_counter() - started
+        elapsed = time.perf_counter() - started
         text = results.read_bytes()[:LONGEST].decode("utf-8", "replace") if results.is_file() else ""
         first, _, rest = text.partition("\n")
-        said = WORDS.get(first.partition(",")[0].strip().lower(), "error")
+        status = WORDS.get(first.partition(",")[0].strip().lower(), "error")
         note = ""
-        if late and said not in ("sat", "unsat"):
-            said, note = "timeout", "killed: it did not stop at its limit"
-        elif said == "error":
+        if late and status not in ("sat", "unsat"):
+            status, note = "timeout", "killed: it did not stop at its limit"
+        elif status == "error":
             lines = log.read_bytes()[-LONGEST:].decode("utf-8", "replace").split("\n")
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-            found = f"its results say {first.strip()[:40]!r}" if text.strip() else "it wrote no results"
-            note = f"{found}, exit code {process.returncode}: {last[:200]}"
-        return ProcessRun(said=said, text=rest, seconds=took, cpu_seconds=cpu, peak_mb=peak, note=note)
+            reason = f"its results say {first.strip()[:40]!r}" if text.strip() else "it wrote no results"
+            note = f"{reason}, exit code {process.returncode}: {last[:200]}"
+        return ProcessRun(said=status, text=rest, seconds=elapsed, cpu_seconds=cpu, peak_mb=peak, note=note)
 
     def decide(self, question: Question, budget: Budget) -> Reply:
         """Run all queries of a question, one process each; the first counterexample ends it."""
         started = time.perf_counter()
         runs: list[ProcessRun] = []
-        open_: list[tuple[str, str]] = []
+        undecided: list[tuple[str, str]] = []
         with TemporaryDirectory(prefix="verifair-bench-") as name:
             folder = Path(name)
             for q, g, model, query in _files(question, folder, self.two):
-                left = budget.seconds - (time.perf_counter() - started - len(runs) * self.startup)
-                if left <= 0:
-                    open_.append(("time", ""))
+                remaining = budget.seconds - (time.perf_counter() - started - len(runs) * self.startup)
+                if remaining <= 0:
+                    undecided.append(("time", ""))
                     break
-                run = self.ask(model, query, left, folder)
+                run = self.ask(model, query, remaining, folder)
                 runs.append(run)
-                reply = _weighed(question, q, g, run, query, model)
+                reply = _checked_reply(question, q, g, run, query, model)
                 if reply.decided and reply.status == "violated":
                     return self._with(reply, runs)
                 if not reply.decided:
-                    open_.append((reply.reason or "", reply.note))
+                    undecided.append((reply.reason or "", reply.note))
                     if reply.reason == "time":
                         break
-        if open_:
-            first = next((one for one in open_ if one[0] == WRONG), open_[0])
-            return self._with(unknown(*first), runs)
+        if undecided:
+            worst = next((entry for entry in undecided if entry[0] == WRONG), undecided[0])
+            return self._with(unknown(*worst), runs)
         return self._with(Reply(status="proved", reason=None, trust="claimed"), runs)
 
     def _with(self, reply: Reply, runs: Sequence[ProcessRun]) -> Reply:
@@ -199,7 +199,7 @@ def _files(question: Question, folder: Path, two: bool) -> Iterator[tuple[int, i
             yield q, g, *question_files(question.problem, q, g, folder, two=two)
 
 
-def _weighed(question: Question, q: int, g: int, run: ProcessRun, path: Path, model: Path) -> Reply:
+def _checked_reply(question: Question, q: int, g: int, run: ProcessRun, path: Path, model: Path) -> Reply:
     """Return the reply for an answer to one query, after checking its counterexample."""
     if run.said == "unsat":
         return Reply(status="proved", reason=None, trust="claimed")
@@ -216,14 +216,14 @@ def _weighed(question: Question, q: int, g: int, run: ProcessRun, path: Path, mo
         return unknown(WRONG, "its counterexample names no number for some input")
     if isinstance(question, DecisionQuestion):
         row = question.nearest(q, inputs[0][: question.problem.domain.columns].astype(np.float64))
-        refuted, value = question.refuted(q, g, row)
-        if refuted:
+        is_refuted, value = question.refuted(q, g, row)
+        if is_refuted:
             return Reply(status="violated", reason=None, trust="exact", upper=value)
     networks = question.read()[1] if isinstance(question, FileQuestion) else networks_of(query, _declared(query, model))
-    found, near = confirmed(query, networks, inputs)
-    if found is not None and exact:
+    witness, is_near = confirmed(query, networks, inputs)
+    if witness is not None and exact:
         return Reply(status="violated", reason=None, trust="exact")
-    if near:
+    if is_near:
         return unknown(REJECTED, "its counterexample is none of exact arithmetic" if exact else "no row is near its counterexample")
     return unknown(WRONG, "its counterexample does not meet the query")
 
@@ -234,7 +234,7 @@ def _declared(query: VnnlibQuery, model: Path) -> dict[str, Path]:
 
 def filled(word: str, values: Mapping[str, object]) -> str:
     """Return a word with its placeholders filled; other braces are kept."""
-    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), word)
+    return re.sub(r"\{(\w+)\}", lambda match: str(values.get(match[1], match[0])), word)
 
 
 def tool(text: str, homes: Mapping[str, Path]) -> Tool:
@@ -263,7 +263,7 @@ def tool(text: str, homes: Mapping[str, Path]) -> Tool:
     whole = " ".join(words)
     if "{onnx}" not in whole or "{results}" not in whole or ("{vnnlib}" in whole) == ("{vnnlib2}" in whole):
         raise QueryError(f"--competitor {name}: its command needs {{onnx}}, {{results}}, and one of {{vnnlib}} and {{vnnlib2}}")
-    settings = tuple((key, filled(one, values)) for key, one in sorted(environment.items()))
+    settings = tuple((key, filled(value, values)) for key, value in sorted(environment.items()))
     return Tool(name=name, words=words, environment=settings, here=bool(equals))
 
 
@@ -274,5 +274,5 @@ def ready() -> dict[str, Any]:
 
 def _python(home: Path) -> Path:
     """Return the Python of a checkout: that of a virtual environment in it, else the current one."""
-    own = (home.resolve() / place / "bin" / "python" for place in (".venv", "venv"))
-    return next((path for path in own if path.exists()), Path(sys.executable))
+    candidates = (home.resolve() / place / "bin" / "python" for place in (".venv", "venv"))
+    return next((path for path in candidates if path.exists()), Path(sys.executable))
