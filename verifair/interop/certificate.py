@@ -62,26 +62,26 @@ class VnnlibCertificate:
 
     @classmethod
     def of(cls, query: VnnlibQuery, networks: Sequence[Network], evidence: Sequence[CaseProof]) -> VnnlibCertificate:
-        named = {one.name: network for one, network in zip(query.networks, networks, strict=True)}
-        about = {name: semantics(network) for name, network in named.items()}
-        alike = len(set(about.values())) == 1
+        network_of = {declared.name: network for declared, network in zip(query.networks, networks, strict=True)}
+        semantics_of = {name: semantics(network) for name, network in network_of.items()}
+        is_same = len(set(semantics_of.values())) == 1
         return cls(
-            query_sha256=file_sha256(query.path), networks={name: network.source_sha256 for name, network in named.items()},
-            semantics=semantics(networks[0]) if alike else "; ".join(f"{name}: {text}" for name, text in about.items()),
+            query_sha256=file_sha256(query.path), networks={name: network.source_sha256 for name, network in network_of.items()},
+            semantics=semantics(networks[0]) if is_same else "; ".join(f"{name}: {text}" for name, text in semantics_of.items()),
             cases=tuple(evidence),
         )
 
     def save(self, path: str | Path) -> None:
         """Write the certificate; the same proofs give the same bytes."""
         payload = {"format": FORMAT, "query_sha256": self.query_sha256, "networks": self.networks, "semantics": self.semantics}
-        write(path, {**payload, "cases": [one.to_dict() for one in self.cases]})
+        write(path, {**payload, "cases": [proof.to_dict() for proof in self.cases]})
 
     @classmethod
     def load(cls, path: str | Path) -> VnnlibCertificate:
         """Read a certificate. Raises CertificateError for anything else."""
         (file, proofs), intact = read(path, FORMAT, _parsed)
-        about = {name: getattr(file, name) for name in ("query_sha256", "networks", "semantics")}
-        return cls(**about, cases=proofs, intact=intact)
+        header = {name: getattr(file, name) for name in ("query_sha256", "networks", "semantics")}
+        return cls(**header, cases=proofs, intact=intact)
 
 
 def file_sha256(path: Path) -> str:
@@ -97,14 +97,14 @@ def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Seq
     for declared, network in zip(query.networks, networks, strict=True):
         if certificate.networks.get(declared.name) != network.source_sha256:
             return [f"it is about another network {declared.name}".rstrip()]
-    found = []
+    reasons = []
     for number, (case, evidence) in enumerate(zip_longest(cases(query), certificate.cases)):
         if case is None or evidence is None:
             return [f"it has {len(certificate.cases)} cases, the query {'more' if evidence is None else 'fewer'}"]
         reason = _flaw(query, case, networks, evidence)
         if reason is not None:
-            found.append(f"case {number}: {reason}")
-    return found
+            reasons.append(f"case {number}: {reason}")
+    return reasons
 
 
 def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], evidence: CaseProof) -> str | None:
@@ -112,7 +112,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
         if case.lower != case.upper:
             return "it is no single input"
         return None if assignment(query, case, networks, case.lower) is None else "its single input meets the query"
-    part = next((one for one in case_problems(query, case, networks) if one.way == evidence.way and one.proves), None)
+    part = next((c for c in case_problems(query, case, networks) if c.way == evidence.way and c.proves), None)
     if part is None:
         return f"there is no way {evidence.way} for it"
     problem, batch, goal = part.problem, part.problem.batch, part.problem.goals[0]
@@ -151,4 +151,4 @@ FILE = TypeAdapter(VnnlibFile)
 
 def _parsed(raw: Any) -> tuple[VnnlibFile, tuple[CaseProof, ...]]:
     file = FILE.validate_python(raw)
-    return file, tuple(CaseProof(way=one.way, tree=None if one.tree is None else one.tree.tree()) for one in file.cases)
+    return file, tuple(CaseProof(way=case.way, tree=None if case.tree is None else case.tree.tree()) for case in file.cases)

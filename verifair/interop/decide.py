@@ -73,44 +73,44 @@ def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network,
 
     Raises QueryError for files that are missing, too many, or do not fit the declaration.
     """
-    known = {declared.name for declared in query.networks}
+    names = {declared.name for declared in query.networks}
     for name in files:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise QueryError(f"--network {name}=...: {query.path} declares no network {name}; it declares {listed}")
-    found: dict[str, Network] = {}
+        if name not in names:
+            listing = ", ".join(sorted(names)) or "none"
+            raise QueryError(f"--network {name}=...: {query.path} declares no network {name}; it declares {listing}")
+    networks: dict[str, Network] = {}
     for declared in query.networks:
         file = files.get(declared.name)
         if declared.equal_to is not None:
-            same = files.get(_origin(query, declared.equal_to))
-            if file is not None and (same is None or file.resolve() != same.resolve()):
-                equal = f"{query.path} says that {declared.name} equals {declared.equal_to}"
-                raise QueryError(f"--network {declared.name}={file}: {equal}; leave it out")
-            found[declared.name] = found[declared.equal_to]
+            other_file = files.get(_origin(query, declared.equal_to))
+            if file is not None and (other_file is None or file.resolve() != other_file.resolve()):
+                statement = f"{query.path} says that {declared.name} equals {declared.equal_to}"
+                raise QueryError(f"--network {declared.name}={file}: {statement}; leave it out")
+            networks[declared.name] = networks[declared.equal_to]
         elif file is None:
             option = f"--network {declared.name}=FILE.onnx" if declared.name else "--network FILE.onnx"
             raise QueryError(f"{query.path} is about {f'network {declared.name}' if declared.name else 'a network'}; pass {option}")
         else:
-            found[declared.name] = _read(file, declared)
-        network = found[declared.name]
-        for what, size, has in (("input", declared.input.size, network.inputs), ("output", declared.output.size, network.outputs)):
-            if size != has:
-                of = f" of network {declared.name}" if declared.name else ""
-                raise QueryError(f"{query.path} declares {size} {what}s{of}; {network.source} has {has}")
-    return tuple(found[declared.name] for declared in query.networks)
+            networks[declared.name] = _read(file, declared)
+        network = networks[declared.name]
+        for side, size, n in (("input", declared.input.size, network.inputs), ("output", declared.output.size, network.outputs)):
+            if size != n:
+                suffix = f" of network {declared.name}" if declared.name else ""
+                raise QueryError(f"{query.path} declares {size} {side}s{suffix}; {network.source} has {n}")
+    return tuple(networks[declared.name] for declared in query.networks)
 
 
 def _origin(query: VnnlibQuery, name: str) -> str:
-    declared = {one.name: one for one in query.networks}
-    while (other := declared[name].equal_to) is not None:
-        name = other
+    declared = {network.name: network for network in query.networks}
+    while (target := declared[name].equal_to) is not None:
+        name = target
     return name
 
 
 def _read(file: Path, declared: DeclaredNetwork) -> Network:
     network = read_onnx(file, output=declared.output.onnx)
-    plain = len(network.feeds) == 1 and network.feeds[0].kind in ("float32", "float64") and not network.feeds[0].categories
-    if not plain or not np.array_equal(network.feeds[0].start, np.arange(network.inputs)):
+    is_tensor = len(network.feeds) == 1 and network.feeds[0].kind in ("float32", "float64") and not network.feeds[0].categories
+    if not is_tensor or not np.array_equal(network.feeds[0].start, np.arange(network.inputs)):
         raise ModelError(file, f"takes {len(network.feeds)} typed inputs, a table; queries are read about one tensor of numbers")
     if declared.input.onnx is not None and declared.input.onnx != network.feeds[0].name:
         raise QueryError(f"{file}: its input is called {network.feeds[0].name!r}, the query says {declared.input.onnx!r}")
@@ -156,40 +156,40 @@ def decide(
     claimed: set[str] = set()
     reasons: list[str] = []
     proofs: list[CaseProof] = []
-    late, found = False, None
+    timed_out, witness = False, None
     for count, case in enumerate(cases(query), start=1):
-        left = budget.seconds - (time.monotonic() - started)
-        if left <= 0:
-            late = True
+        remaining = budget.seconds - (time.monotonic() - started)
+        if remaining <= 0:
+            timed_out = True
             break
         if all(low == high for low, high in case.bounds):  # one point: exact arithmetic decides it
             engines.add("exact")
-            found = assignment(query, case, networks, case.lower)
-            if found is not None:
+            witness = assignment(query, case, networks, case.lower)
+            if witness is not None:
                 break
             proofs.append(CaseProof(way=POINT, tree=None))
             continue
-        decided = _decide_case(query, case, networks, replace(budget, seconds=left), method, solver)
-        engines.update(decided.engines)
-        if decided.assignment is not None:
-            found = decided.assignment
+        outcome = _decide_case(query, case, networks, replace(budget, seconds=remaining), method, solver)
+        engines.update(outcome.engines)
+        if outcome.assignment is not None:
+            witness = outcome.assignment
             break
-        claimed.update(decided.claimed)
-        if decided.evidence is not None:
-            proofs.append(decided.evidence)
-        late = late or decided.late
-        if decided.reason is not None:
-            reasons.append(decided.reason)
+        claimed.update(outcome.claimed)
+        if outcome.evidence is not None:
+            proofs.append(outcome.evidence)
+        timed_out = timed_out or outcome.late
+        if outcome.reason is not None:
+            reasons.append(outcome.reason)
         if progress is not None:
             progress(count)
-    opened = VnnlibStatus.TIMED_OUT if late else VnnlibStatus.UNKNOWN if reasons else VnnlibStatus.UNSAT
-    said = VnnlibStatus.SAT if found else opened
+    otherwise = VnnlibStatus.TIMED_OUT if timed_out else VnnlibStatus.UNKNOWN if reasons else VnnlibStatus.UNSAT
+    status = VnnlibStatus.SAT if witness else otherwise
     return QueryAnswer(
-        answer=said, assignment=found,
-        reason="; ".join(dict.fromkeys(reasons)) or None if said in (VnnlibStatus.UNKNOWN, VnnlibStatus.TIMED_OUT) else None,
+        answer=status, assignment=witness,
+        reason="; ".join(dict.fromkeys(reasons)) or None if status in (VnnlibStatus.UNKNOWN, VnnlibStatus.TIMED_OUT) else None,
         cases=count,
-        certificate=VnnlibCertificate.of(query, networks, proofs) if said is VnnlibStatus.UNSAT and not claimed else None,
-        engines=tuple(sorted(engines)), claimed=tuple(sorted(claimed)) if said is VnnlibStatus.UNSAT else (),
+        certificate=VnnlibCertificate.of(query, networks, proofs) if status is VnnlibStatus.UNSAT and not claimed else None,
+        engines=tuple(sorted(engines)), claimed=tuple(sorted(claimed)) if status is VnnlibStatus.UNSAT else (),
         rounded=rounded_nodes(networks), seconds=time.monotonic() - started,
     )
 
@@ -213,35 +213,35 @@ def _decide_case(
     """Try one problem after the other (`case_problems`), each with half of the remaining time, the last one with all of it."""
     deadline = time.monotonic() + budget.seconds
     engines: list[str] = []
-    late, reason, edge = False, "undecided", None
-    parts = case_problems(query, case, networks)
-    part = next(parts)
+    timed_out, reason, edge = False, "undecided", None
+    problems = case_problems(query, case, networks)
+    current = next(problems)
     while True:
-        following = next(parts, None)
-        left = max(deadline - time.monotonic(), 1e-3) * (1.0 if following is None else 0.5)
-        answer = solve(part.problem, method=method, solver=solver, budget=replace(budget, seconds=left))[0][0]
-        engines.append(f"{answer.engine} ({part.way})")
+        upcoming = next(problems, None)
+        remaining = max(deadline - time.monotonic(), 1e-3) * (1.0 if upcoming is None else 0.5)
+        answer = solve(current.problem, method=method, solver=solver, budget=replace(budget, seconds=remaining))[0][0]
+        engines.append(f"{answer.engine} ({current.way})")
         match answer.status:
             case Status.VIOLATED:
                 assert answer.witness is not None
-                edge = part.free_inputs(answer.witness)
-                found = assignment(query, case, networks, edge)
-                if found is not None:
-                    return _Decided(assignment=found, engines=tuple(engines))
+                edge = current.free_inputs(answer.witness)
+                witness = assignment(query, case, networks, edge)
+                if witness is not None:
+                    return _Decided(assignment=witness, engines=tuple(engines))
                 reason = "a point was found on the boundary, which does not meet the query exactly"
-            case Status.PROVED if part.proves:
+            case Status.PROVED if current.proves:
                 if answer.tree is None:
                     return _Decided(claimed=(answer.outcomes[-1].backend,), engines=tuple(engines))
-                if covers_reals(answer.tree, part.problem):
-                    return _Decided(evidence=CaseProof(way=part.way, tree=answer.tree), engines=tuple(engines))
+                if covers_reals(answer.tree, current.problem):
+                    return _Decided(evidence=CaseProof(way=current.way, tree=answer.tree), engines=tuple(engines))
                 reason = "decided at float32 inputs alone, and inputs are real numbers here"
             case Status.UNKNOWN:
-                late = answer.reason is Reason.TIME
+                timed_out = answer.reason is Reason.TIME
                 reason = str(answer.reason.value if answer.reason else "undecided")
-        if following is None:
-            found = _nearby(query, case, networks, edge, deadline)
-            return _Decided(assignment=found, reason=reason, late=late, engines=tuple(engines))
-        part = following
+        if upcoming is None:
+            witness = _nearby(query, case, networks, edge, deadline)
+            return _Decided(assignment=witness, reason=reason, late=timed_out, engines=tuple(engines))
+        current = upcoming
 
 
 def _nearby(
@@ -256,9 +256,9 @@ def _nearby(
     if time.monotonic() + max(map(seconds_exactly, networks)) > deadline:
         return None
     for u in (case.lower, case.upper, *inwards, centre):
-        found = assignment(query, case, networks, u)
-        if found is not None or time.monotonic() > deadline:
-            return found
+        witness = assignment(query, case, networks, u)
+        if witness is not None or time.monotonic() > deadline:
+            return witness
     return None
 
 
@@ -266,10 +266,10 @@ def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
     """Return True if a proof holds for all real inputs of its box: leaves too small to be cut may have been decided at their
     corners, so they must be single network inputs, or state their bounds."""
     box = problem.batch.lower[0], problem.batch.upper[0]
-    found = leaf_regions(tree.feature, tree.cut, Regions.whole(*box, 2 * sum(problem.network.hidden)), problem.domain)
-    if isinstance(found, str):
+    leaves = leaf_regions(tree.feature, tree.cut, Regions.whole(*box, 2 * sum(problem.network.hidden)), problem.domain)
+    if isinstance(leaves, str):
         return False
-    nodes, regions = found
+    nodes, regions = leaves
     low, high = problem.domain.box(regions.lower, regions.upper)
     small = ~problem.domain.divisible(regions.lower, regions.upper).any(axis=1) & (low != high).any(axis=1)
     return not (small & (tree.start[nodes] == tree.start[nodes + 1])).any()

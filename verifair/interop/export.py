@@ -108,12 +108,12 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))
     free = (box[0] < box[1]) & ~batch.protected
-    listed = _listed(schema, free & schema.domain.integer, enumerated)
-    loose = free & schema.domain.integer & ~listed
-    names = tuple(schema.features[v].name for v in np.flatnonzero(loose))
+    mask = _enumerated(schema, free & schema.domain.integer, enumerated)
+    open_mask = free & schema.domain.integer & ~mask
+    names = tuple(schema.features[v].name for v in np.flatnonzero(open_mask))
     if names and not relaxed:
-        raise QueryError(_undecided(schema, loose, box))
-    count = 2 * len(batch) * prod(int(n) for n in (box[1] - box[0] + 1)[listed])
+        raise QueryError(_undecided(schema, open_mask, box))
+    count = 2 * len(batch) * prod(int(n) for n in (box[1] - box[0] + 1)[mask])
     if count > limit:
         raise QueryError(
             f"{count} queries ({len(batch)} pairs of protected values, two directions, and values that are enumerated) are more "
@@ -122,7 +122,7 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     pieces = [
         Piece(question=q, goal=goal, lower=lower, upper=upper)
         for q in range(len(batch))
-        for lower, upper in _cells(problem, q, listed)
+        for lower, upper in _cells(problem, q, mask)
         for goal in range(2)
     ]
     if not pieces:
@@ -131,37 +131,37 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     return Pieces(problem=problem, pieces=tuple(pieces), relaxed=names, real=real)
 
 
-def _listed(schema: Schema, free: Booleans, enumerated: Sequence[str]) -> Booleans:
+def _enumerated(schema: Schema, free: Booleans, enumerated: Sequence[str]) -> Booleans:
     if list(enumerated) == [ALL]:
         return free
-    listed = np.zeros(len(free), dtype=bool)
+    mask = np.zeros(len(free), dtype=bool)
     for name in enumerated:
         v = schema.index(name)
         if not schema.domain.integer[v]:
             raise QueryError(f"--enumerate {name}: it is real-valued, so its values cannot be listed; leave it out")
-        listed[v] = True
-    return listed & free
+        mask[v] = True
+    return mask & free
 
 
-def _undecided(schema: Schema, loose: Booleans, box: tuple[Array, Array]) -> str:
+def _undecided(schema: Schema, open_mask: Booleans, box: tuple[Array, Array]) -> str:
     values = (box[1] - box[0] + 1).astype(int)
-    listed = ", ".join(f"{schema.features[v].name} ({values[v]} values)" for v in np.flatnonzero(loose))
-    first = schema.features[int(np.flatnonzero(loose)[0])].name
+    text = ", ".join(f"{schema.features[v].name} ({values[v]} values)" for v in np.flatnonzero(open_mask))
+    first = schema.features[int(np.flatnonzero(open_mask)[0])].name
     return (
-        f"VNN-LIB knows real variables only, and the box leaves whole numbers or categories open: {listed}; say what to do: "
+        f"VNN-LIB knows real variables only, and the box leaves whole numbers or categories open: {text}; say what to do: "
         f"--enumerate {first} writes a query for each of its values (--enumerate all: for those of all), --relaxed leaves the rest "
         "open as intervals (then unsat still proves, but a sat has to be confirmed), --box fixes them"
     )
 
 
-def _cells(problem: TwinProblem, q: int, listed: Booleans) -> Iterator[tuple[Array, Array]]:
+def _cells(problem: TwinProblem, q: int, mask: Booleans) -> Iterator[tuple[Array, Array]]:
     """Yield raw boxes (V,) of one question, one for each combination of the listed variables, without those that hold no two
     rows."""
     batch, domain = problem.batch.take([q]), problem.domain
-    at = np.flatnonzero(listed)
-    for values in product(*(np.arange(batch.lower[0, v], batch.upper[0, v] + 1) for v in at)):
+    indices = np.flatnonzero(mask)
+    for values in product(*(np.arange(batch.lower[0, v], batch.upper[0, v] + 1) for v in indices)):
         lower, upper = batch.lower.copy(), batch.upper.copy()
-        lower[0, at] = upper[0, at] = values
+        lower[0, indices] = upper[0, indices] = values
         second = domain.impossible(batch.second(lower), batch.second(upper))
         if not (domain.impossible(lower, upper) | second).any():
             yield lower[0], upper[0]
@@ -174,11 +174,11 @@ def columns(pieces: Pieces, piece: Piece, condition: Condition) -> TwinQuery:
     lower, upper = domain.box(piece.lower[None], piece.upper[None])
     own = domain.columns_of(np.flatnonzero(batch.protected))
     shifted = shifted_variables(problem)
-    by = np.zeros(0) if batch.offset is None else batch.offset[0, shifted]
+    shift_value = np.zeros(0) if batch.offset is None else batch.offset[0, shifted]
     open_blocks = np.flatnonzero(domain.one_hot & (piece.lower < piece.upper))
     return TwinQuery(
         lower=lower[0], upper=upper[0], own=own, own_value=domain.encode(batch.second(piece.lower[None]))[0, own],
-        shift=domain.start[shifted] if len(shifted) else NONE, shift_value=by, margin=problem.margin,
+        shift=domain.start[shifted] if len(shifted) else NONE, shift_value=shift_value, margin=problem.margin,
         rows=condition.rows, constants=condition.constants, closed=condition.closed,
         blocks=[domain.columns_of(np.array([v])) for v in open_blocks],
     )
@@ -217,9 +217,9 @@ def against_goal(goal: Goal) -> Condition:
             rows, constants, strict = rows[:2], constants[:2], strict[:2]  # the third row of a flip follows from them
         return Condition(rows=0.0 - rows, constants=constants.copy(), closed=strict)
     epsilon = goal.gap.epsilon
-    met, constants = gap_rows(epsilon, rise=False, count=LINES)
+    gap_lines, constants = gap_rows(epsilon, rise=False, count=LINES)
     lines = [(1.0, 0.0, constants[0]), (0.0, -1.0, constants[1])]
-    slopes = sorted({float(np.float32(m)) for m in met[2:, 1]})
+    slopes = sorted({float(np.float32(m)) for m in gap_lines[2:, 1]})
     lines += [(1.0, -m, line_of(epsilon, m)) for m in slopes if 1 / STEEPEST <= m <= STEEPEST]
     table = np.array(lines)
     rows = table[:, 1::-1] if goal.gap.rise else table[:, :2]
@@ -235,13 +235,13 @@ def question_files(problem: TwinProblem, q: int, g: int, folder: Path, *, two: b
     piece = Piece(question=q, goal=g, lower=problem.batch.lower[q], upper=problem.batch.upper[q])
     pieces = Pieces(problem=problem, pieces=(piece,), relaxed=(), real=())
     condition = against_goal(problem.goals[g])
-    asked, table = columns(pieces, piece, condition), _table([condition])
-    about = [f"verifair: goal {g} of question {q}; inputs are real, so that unsat proves but a sat has to be confirmed"]
-    text = version_2(asked, about) if two else version_1(asked, _outputs(asked, table), len(table), about)
-    stored = layered(problem.network, "an export to ONNX")
-    network = stored if two else _product(pieces, table)
+    twin, table = columns(pieces, piece, condition), _table([condition])
+    comments = [f"verifair: goal {g} of question {q}; inputs are real, so that unsat proves but a sat has to be confirmed"]
+    text = version_2(twin, comments) if two else version_1(twin, _outputs(twin, table), len(table), comments)
+    source = layered(problem.network, "an export to ONNX")
+    network = source if two else _product(pieces, table)
     model, query = folder / f"{'network' if two else 'product'}-{g}.onnx", folder / f"{q}-{g}.vnnlib"
-    model.write_bytes(network_model(network, _about(stored)).SerializeToString(deterministic=True))
+    model.write_bytes(network_model(network, _about(source)).SerializeToString(deterministic=True))
     query.write_text(text, encoding="utf-8")
     return model, query
 
@@ -273,19 +273,19 @@ def export(
     conditions = [against(query, goal) for goal in range(2)]
     table = _table(conditions)
     product = _product(pieces, table)
-    loose = relaxations(query, pieces)
+    reasons = relaxations(query, pieces)
     names = tuple(f"{k:04d}-{DIRECTIONS[piece.goal]}.vnnlib" for k, piece in enumerate(pieces.pieces))
     models = {NETWORK: network_model(query.network, _about(query.network)), PRODUCT: network_model(product, _about(query.network))}
     texts: dict[str, dict[str, str]] = {"1.0": {}, "2.0": {}}
     for position, (name, piece) in enumerate(zip(names, pieces.pieces, strict=True)):
-        asked = columns(pieces, piece, conditions[piece.goal])
-        about = [*_comments(query, pieces, piece, asked), *_columns(query.schema, asked)]
-        texts["1.0"][name] = version_1(asked, _outputs(asked, table), len(table), [*about, *_relaxation_lines(loose[0])])
-        texts["2.0"][name] = version_2(asked, [*about, *_relaxation_lines(loose[1])])
+        twin = columns(pieces, piece, conditions[piece.goal])
+        comments = [*_comments(query, pieces, piece, twin), *_columns(query.schema, twin)]
+        texts["1.0"][name] = version_1(twin, _outputs(twin, table), len(table), [*comments, *_relaxation_lines(reasons[0])])
+        texts["2.0"][name] = version_2(twin, [*comments, *_relaxation_lines(reasons[1])])
         if progress is not None:
             progress(position + 1, len(names))
     _write(folder, models, texts, timeout)
-    result = Export(folder=folder, files=names, single=is_single(query.network), relaxed_1=loose[0], relaxed_2=loose[1])
+    result = Export(folder=folder, files=names, single=is_single(query.network), relaxed_1=reasons[0], relaxed_2=reasons[1])
     manifest = _manifest(query, pieces, result, models)
     save_text(folder / "export.json", json.dumps(manifest, indent=2) + "\n")
     return result
@@ -293,27 +293,27 @@ def export(
 
 def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the relaxations of files of versions 1.0 and 2.0: each may cause a sat, none an unsat."""
-    loose = []
+    reasons = []
     if pieces.relaxed:
-        loose.append(f"whole numbers and categories are intervals here: {', '.join(pieces.relaxed)}")
+        reasons.append(f"whole numbers and categories are intervals here: {', '.join(pieces.relaxed)}")
     if pieces.real:
-        loose.append(f"real numbers need not be float32 here: {', '.join(pieces.real)}")
+        reasons.append(f"real numbers need not be float32 here: {', '.join(pieces.real)}")
     if query.epsilon is not None and query.scale == "probability":
-        loose.append(f"lines stand for the curve of the probability gap {query.epsilon!r}")
+        reasons.append(f"lines stand for the curve of the probability gap {query.epsilon!r}")
     if query.schema.constraints:
-        loose.append("the schema's constraints on whole rows are left out")
+        reasons.append("the schema's constraints on whole rows are left out")
     zero = ": a logit of exactly 0 counts as either decision" if query.epsilon is None else ""
     only_1 = [f"every condition is closed, >= or <={zero}"]
     if pieces.relaxed and any(query.schema[name].kind == "one-hot" for name in pieces.relaxed):
         only_1.append("columns of an open one-hot block need not sum up to 1")
-    return (*loose, *only_1), tuple(loose)
+    return (*reasons, *only_1), tuple(reasons)
 
 
 def _table(conditions: Sequence[Condition]) -> Array:
     """Return (R, 2) rows such that all conditions bound their values or negatives: the outputs of the product network."""
     rows: list[tuple[float, float]] = []
-    for one in conditions:
-        for a, b in one.rows.tolist():
+    for condition in conditions:
+        for a, b in condition.rows.tolist():
             if (a, b) not in rows and (-a, -b) not in rows:
                 rows.append((abs(a), abs(b)) if 0 in (a, b) else (a, b))
     return np.array(list(dict.fromkeys(rows)))
@@ -323,18 +323,18 @@ def _product(pieces: Pieces, table: Array) -> Network:
     problem, domain = pieces.problem, pieces.problem.domain
     shifted = shifted_variables(problem)
     own = domain.columns_of(np.flatnonzero(problem.batch.protected))
-    plain = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
-    rows, margin = (None, None) if plain else (table, problem.margin)
+    is_identity = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
+    rows, margin = (None, None) if is_identity else (table, problem.margin)
     return product_network(layered(problem.network, "an export"), own=own, shift=domain.start[shifted], rows=rows, margin=margin)
 
 
-def _outputs(asked: TwinQuery, table: Array) -> list[tuple[int, bool, float]]:
-    listed = [tuple(row) for row in table.tolist()]
-    found = []
-    for (a, b), constant in zip(asked.rows.tolist(), asked.constants.tolist(), strict=True):
-        high = (a, b) in listed
-        found.append((listed.index((a, b) if high else (-a, -b)), high, constant if high else -constant))
-    return found
+def _outputs(twin: TwinQuery, table: Array) -> list[tuple[int, bool, float]]:
+    known_rows = [tuple(row) for row in table.tolist()]
+    result = []
+    for (a, b), constant in zip(twin.rows.tolist(), twin.constants.tolist(), strict=True):
+        high = (a, b) in known_rows
+        result.append((known_rows.index((a, b) if high else (-a, -b)), high, constant if high else -constant))
+    return result
 
 
 def _about(network: Network) -> dict[str, str]:
@@ -343,7 +343,7 @@ def _about(network: Network) -> dict[str, str]:
     return {"source_sha256": network.source_sha256, "weights": kind, "outputs": outputs}
 
 
-def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: TwinQuery) -> list[str]:
+def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, twin: TwinQuery) -> list[str]:
     schema, batch = query.schema, pieces.problem.batch.take([piece.question])
     second = batch.second(piece.lower[None])[0]
     changed = [
@@ -351,12 +351,12 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
         for v, feature in enumerate(schema.features)
         if batch.protected[v]
     ]
-    fall = piece.goal == 0
+    falls = piece.goal == 0
     if query.epsilon is None:
         tie = "negative" if query.signs == "deployed" else "neither"
-        question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'} (a logit of 0 is {tie})"
+        question = f"the decision turns from {'positive to negative' if falls else 'negative to positive'} (a logit of 0 is {tie})"
     else:
-        question = f"the {query.quantity} {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
+        question = f"the {query.quantity} {'falls' if falls else 'rises'} by more than {query.epsilon!r}"
     folded = [f"rounded when folded by the reader: {', '.join(query.network.rounded)}"] if query.network.rounded else []
     lines = [
         "verifair: are two people who differ in protected values alone treated differently?",
@@ -365,34 +365,34 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
         *folded,
     ]
     shifted = shifted_variables(pieces.problem)
-    moved = [f"{schema.features[v].name} {by:+g}" for v, by in zip(shifted, asked.shift_value, strict=True)]
-    return [*lines, f"x' is shifted: {', '.join(moved)}"] if moved else lines
+    shifts = [f"{schema.features[v].name} {shift:+g}" for v, shift in zip(shifted, twin.shift_value, strict=True)]
+    return [*lines, f"x' is shifted: {', '.join(shifts)}"] if shifts else lines
 
 
-def _columns(schema: Schema, asked: TwinQuery) -> list[str]:
+def _columns(schema: Schema, twin: TwinQuery) -> list[str]:
     """Return a description of each input; also of the product network's inputs beyond the n of x."""
     domain = schema.domain
-    named = []
+    lines = []
     for v, feature in enumerate(schema.features):
         start, width = int(domain.start[v]), int(domain.width[v])
         offset, scale = (f"{end:.17g}" for end in feature.affine)
         if width > 1:
-            named.append(f"{start} .. {start + width - 1}: {feature.name}, one of {', '.join(feature.categories or ())}")
+            lines.append(f"{start} .. {start + width - 1}: {feature.name}, one of {', '.join(feature.categories or ())}")
         else:
-            named.append(f"{start}: {feature.name}" + ("" if feature.affine == (0.0, 1.0) else f", (raw - {offset}) / {scale}"))
-    n, last = len(asked.lower), len(asked.lower) + len(asked.own)
-    if len(asked.own):
-        named.append(f"{n} .. {last - 1} (1.0 only): columns {', '.join(map(str, asked.own))} of x'")
-    if len(asked.shift):
-        more = f"what columns {', '.join(map(str, asked.shift))} of x' are more than those of x"
-        named.append(f"{last} .. {last + len(asked.shift) - 1} (1.0 only): {more}")
-    return ["network columns:", *(f"  {line}" for line in named)]
+            lines.append(f"{start}: {feature.name}" + ("" if feature.affine == (0.0, 1.0) else f", (raw - {offset}) / {scale}"))
+    n, last = len(twin.lower), len(twin.lower) + len(twin.own)
+    if len(twin.own):
+        lines.append(f"{n} .. {last - 1} (1.0 only): columns {', '.join(map(str, twin.own))} of x'")
+    if len(twin.shift):
+        difference = f"what columns {', '.join(map(str, twin.shift))} of x' are more than those of x"
+        lines.append(f"{last} .. {last + len(twin.shift) - 1} (1.0 only): {difference}")
+    return ["network columns:", *(f"  {line}" for line in lines)]
 
 
-def _relaxation_lines(loose: Sequence[str]) -> list[str]:
-    if not loose:
+def _relaxation_lines(reasons: Sequence[str]) -> list[str]:
+    if not reasons:
         return ["exact: a sat is a counterexample"]
-    return ["relaxed, so that unsat proves but a sat has to be confirmed:", *(f"  {line}" for line in loose)]
+    return ["relaxed, so that unsat proves but a sat has to be confirmed:", *(f"  {line}" for line in reasons)]
 
 
 def _write(folder: Path, models: dict[str, onnx.ModelProto], texts: dict[str, dict[str, str]], timeout: int) -> None:

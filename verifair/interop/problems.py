@@ -55,8 +55,8 @@ def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Netw
     Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
     """
     if len(case.left) > MAX_LEFT:
-        many = f"{len(case.left):,} constraints have to hold together, beside bounds on inputs, and {MAX_LEFT:,} are the most"
-        raise VnnlibUnsupported(query.path, None, f"{many}; ask in several files")
+        message = f"{len(case.left):,} constraints have to hold together, beside bounds on inputs, and {MAX_LEFT:,} are the most"
+        raise VnnlibUnsupported(query.path, None, f"{message}; ask in several files")
     outputs = tuple(atom for atom in case.left if any(variable.side == "output" for variable, _ in atom.terms))
     twin = _twin(query, replace(case, left=outputs), networks)
     if twin is not None:
@@ -73,17 +73,17 @@ def _scalar(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) 
     bounds = list(case.bounds)
     own, shift = [], []
     for j, network in enumerate(networks):
-        places = [case.place[j, i] for i in range(network.inputs)]
-        own.append(np.array([k for k, _ in places], dtype=np.int64))
-        added = np.full(network.inputs, -1, dtype=np.int64)
-        for i, (_, offset) in enumerate(places):
+        entries = [case.place[j, i] for i in range(network.inputs)]
+        own.append(np.array([k for k, _ in entries], dtype=np.int64))
+        shift_columns = np.full(network.inputs, -1, dtype=np.int64)
+        for i, (_, offset) in enumerate(entries):
             if offset:
-                added[i] = len(bounds)
+                shift_columns[i] = len(bounds)
                 bounds.append((offset, offset))
-        shift.append(added)
+        shift.append(shift_columns)
     outputs = np.cumsum([0, *(network.outputs for network in networks)])
     mentioned = sorted({(v.network, v.index) for atom in case.left for v, _ in atom.terms if v.side == "input"})
-    passed = sorted({case.place[place][0] for place in mentioned})
+    passed = sorted({case.place[key][0] for key in mentioned})
     rows, constants = [], []
     for atom, factor in _inequalities(case.left):
         row = [Fraction(0)] * (int(outputs[-1]) + len(passed))
@@ -118,15 +118,15 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
     n = networks[0].inputs
     first = np.array([case.place[0, i][0] for i in range(n)])
     second = np.array([case.place[1, i][0] for i in range(n)])
-    own = first != second
-    for k in {*first[own].tolist(), *second[own].tolist()}:  # constants, and such as inputs can hold
+    differs = first != second
+    for k in {*first[differs].tolist(), *second[differs].tolist()}:  # constants, and such as inputs can hold
         low, high = case.bounds[k]
         if low != high or Fraction(float(np.float32(float(low)))) != low:
             return None
-    found = _margin(case.left, networks[0].outputs)
-    if found is None:
+    factors = _margin(case.left, networks[0].outputs)
+    if factors is None:
         return None
-    margin, pairs = found
+    margin, pairs = factors
     rows, constants, strict = [], [], []
     for (atom, factor), pair in zip(_inequalities(case.left), pairs, strict=True):
         numbers, low_constant = _floats(query, list(pair), factor * atom.constant, atom.line)
@@ -140,35 +140,35 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
         strict.append(all(strict))
     goal = Goal(rows=np.array(rows), constant=np.array(constants), strict=np.array(strict))
     domain, lower, upper = _domain(query, [case.bounds[k] for k in first])
-    prime = np.where(own, [float(case.bounds[k][0]) for k in second], lower)
-    batch = TwinBatch(lower=lower[None], upper=upper[None], prime=prime[None], protected=own)
+    prime = np.where(differs, [float(case.bounds[k][0]) for k in second], lower)
+    batch = TwinBatch(lower=lower[None], upper=upper[None], prime=prime[None], protected=differs)
     problem = TwinProblem(network=networks[0], domain=domain, batch=batch, margin=margin, goals=(goal,))
     position = np.zeros(len(case.bounds), dtype=np.int64)
     position[first] = np.arange(n)
-    position[second[own]] = -1 - np.flatnonzero(own)  # constants of the second network alone
+    position[second[differs]] = -1 - np.flatnonzero(differs)  # constants of the second network alone
     return CaseProblem(problem=problem, column=position, way="twin", proves=True)
 
 
 def _blocks(case: Conjunction) -> list[tuple[int, int]]:
     """Return (first column, width) of neighbouring inputs of the first network in [0, 1] that must sum up to 1."""
-    found: list[tuple[int, int]] = []
+    blocks: list[tuple[int, int]] = []
     for atom in case.left:
         columns = sorted(variable.index for variable, _ in atom.terms)
-        alike = all(v.network == 0 and v.side == "input" and value + atom.constant == 0 for v, value in atom.terms)
-        near = columns[-1] - columns[0] == len(columns) - 1
-        if not (alike and near and atom.sign == "eq" and len(columns) > 1):
+        is_sum = all(v.network == 0 and v.side == "input" and value + atom.constant == 0 for v, value in atom.terms)
+        is_contiguous = columns[-1] - columns[0] == len(columns) - 1
+        if not (is_sum and is_contiguous and atom.sign == "eq" and len(columns) > 1):
             continue
         unit = (Fraction(0), Fraction(1))
-        open_ = all(case.bounds[case.place[0, i][0]] == unit and case.place[0, i] == case.place.get((1, i)) for i in columns)
-        if open_ and not any(start <= columns[-1] and columns[0] < start + width for start, width in found):
-            found.append((columns[0], len(columns)))
-    return sorted(found)
+        is_free = all(case.bounds[case.place[0, i][0]] == unit and case.place[0, i] == case.place.get((1, i)) for i in columns)
+        if is_free and not any(start <= columns[-1] and columns[0] < start + width for start, width in blocks):
+            blocks.append((columns[0], len(columns)))
+    return sorted(blocks)
 
 
 def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) -> TwinProblem:
     """Return the same question with blocks of columns as one-hot variables, which covers only some of its points."""
-    gone = [start + k for start, width in blocks for k in range(1, width)]
-    keep = np.setdiff1d(np.arange(problem.domain.columns), gone)
+    dropped = [start + k for start, width in blocks for k in range(1, width)]
+    keep = np.setdiff1d(np.arange(problem.domain.columns), dropped)
     width = np.ones(len(keep), dtype=np.int64)
     width[np.searchsorted(keep, [start for start, _ in blocks])] = [count for _, count in blocks]
     one_hot = width > 1
@@ -240,25 +240,25 @@ def _is_float(value: Fraction) -> bool:
 def _down(value: Fraction) -> float:
     """Return the largest float64 that is not above value."""
     try:
-        near = float(value)
+        nearest = float(value)
     except OverflowError:
         return -np.inf
-    return near if Fraction(near) <= value else float(np.nextafter(near, -np.inf))
+    return nearest if Fraction(nearest) <= value else float(np.nextafter(nearest, -np.inf))
 
 
 def _outward(query: VnnlibQuery, values: Sequence[Fraction], direction: float) -> Array:
     """Return the nearest float32 numbers that are not inside of values."""
-    beyond = next((value for value in values if abs(value) > LARGEST), None)
-    if beyond is not None:
-        shown = f"{float(beyond):g}" if abs(beyond) < 10**308 else f"{'-' * (beyond < 0)}1e308 and beyond"
-        raise VnnlibUnsupported(query.path, None, f"a bound of {shown} on an input is beyond float32")
-    near, wrong = np.array([float(value) for value in values]).astype(np.float32), []
-    for value, rounded in zip(values, near.tolist(), strict=True):
+    too_large = next((value for value in values if abs(value) > LARGEST), None)
+    if too_large is not None:
+        text = f"{float(too_large):g}" if abs(too_large) < 10**308 else f"{'-' * (too_large < 0)}1e308 and beyond"
+        raise VnnlibUnsupported(query.path, None, f"a bound of {text} on an input is beyond float32")
+    nearest, is_inside = np.array([float(value) for value in values]).astype(np.float32), []
+    for value, rounded in zip(values, nearest.tolist(), strict=True):
         numerator, denominator = rounded.as_integer_ratio()
-        above = numerator * value.denominator - value.numerator * denominator  # has the sign of rounded - value
-        wrong.append(above < 0 if direction > 0 else above > 0)
+        sign = numerator * value.denominator - value.numerator * denominator  # has the sign of rounded - value
+        is_inside.append(sign < 0 if direction > 0 else sign > 0)
     with np.errstate(over="ignore"):  # overflows beyond the largest number are not used
-        return np.where(wrong, np.nextafter(near, np.float32(direction)), near).astype(np.float64)
+        return np.where(is_inside, np.nextafter(nearest, np.float32(direction)), nearest).astype(np.float64)
 
 
 def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> tuple[Domain, Array, Array]:

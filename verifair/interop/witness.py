@@ -52,7 +52,7 @@ def assignment(
             x[i] = exact[k] + offset
         inputs.append(x)
     outputs = _outputs(networks, inputs)
-    if not _met(query, inputs, outputs):
+    if not _is_met(query, inputs, outputs):
         return None
     return Assignment(inputs=tuple(inputs), outputs=tuple(outputs), agrees=_replayed(query, networks, inputs))
 
@@ -61,7 +61,7 @@ def _outputs(networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object
     return [network.forward(Rational.of(x[None, :])).to_fractions()[0] for network, x in zip(networks, inputs, strict=True)]
 
 
-def _met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs: Sequence[npt.NDArray[np.object_]]) -> bool:
+def _is_met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs: Sequence[npt.NDArray[np.object_]]) -> bool:
     values = {Variable(j, "input", i): value for j, x in enumerate(inputs) for i, value in enumerate(x)}
     values |= {Variable(j, "output", i): value for j, y in enumerate(outputs) for i, value in enumerate(y)}
     return all(meets(formula, values) for formula in query.asserted)
@@ -72,22 +72,22 @@ def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[
     one."""
     if any(network.source is None for network in networks):
         return None
-    shown: list[Array] = [
+    outputs: list[Array] = [
         runtime_outputs(network, x.astype(np.float64)[None, :])[0] for network, x in zip(networks, inputs, strict=True)
     ]
-    if not all(np.isfinite(one).all() for one in shown):
+    if not all(np.isfinite(output).all() for output in outputs):
         return False
-    return _met(query, inputs, [np.array([Fraction(float(v)) for v in one], dtype=object) for one in shown])
+    return _is_met(query, inputs, [np.array([Fraction(float(v)) for v in output], dtype=object) for output in outputs])
 
 
-def written(query: VnnlibQuery, found: Assignment) -> str:
+def written(query: VnnlibQuery, witness: Assignment) -> str:
     """Return the assignment in the form of VNN-COMP and the standard: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
     if query.version == "1.0":
-        pairs = [*(f"(X_{i} {number(v)})" for i, v in enumerate(found.inputs[0]))]
-        pairs += [f"(Y_{i} {number(v)})" for i, v in enumerate(found.outputs[0])]
+        pairs = [*(f"(X_{i} {number(v)})" for i, v in enumerate(witness.inputs[0]))]
+        pairs += [f"(Y_{i} {number(v)})" for i, v in enumerate(witness.outputs[0])]
         return "(" + "\n".join(pairs) + ")\n"
     lines = []
-    for declared, x, y in zip(query.networks, found.inputs, found.outputs, strict=True):
+    for declared, x, y in zip(query.networks, witness.inputs, witness.outputs, strict=True):
         for tensor, values in ((declared.input, x), (declared.output, y)):
             shape = ",".join(map(str, tensor.shape))
             lines += [f"{tensor.name} {tensor.type} [{shape}]", *map(number, values)]
@@ -119,15 +119,15 @@ def read_inputs(query: VnnlibQuery, text: str) -> list[npt.NDArray[np.object_]] 
     if query.version == "1.0":
         stated = {(0, int(index)): value for index, value in re.findall(r"\(\s*X_(\d+)\s+([^\s()]+)\s*\)", text)}
     else:
-        at: int | None = None
+        current: int | None = None
         position = 0
         names = {declared.input.name: j for j, declared in enumerate(query.networks)}
         for line in text.splitlines():
             words = line.split()
             if words and words[0][0].isalpha():
-                at, position = names.get(words[0]), 0
-            elif at is not None:
-                stated |= {(at, position + k): word for k, word in enumerate(words)}
+                current, position = names.get(words[0]), 0
+            elif current is not None:
+                stated |= {(current, position + k): word for k, word in enumerate(words)}
                 position += len(words)
     try:
         return [
@@ -155,23 +155,23 @@ def confirmed(
         for (j, i), (k, offset) in case.place.items():
             u[k] = inputs[j][i] - offset
         outside = (max(low - v, v - high) / (1 + abs(v)) for v, (low, high) in zip(u, case.bounds, strict=True))
-        found = assignment(query, case, networks, u) if max(outside, default=0) <= TOLERANCE else None
-        if found is not None:
-            return found, True
+        witness = assignment(query, case, networks, u) if max(outside, default=0) <= TOLERANCE else None
+        if witness is not None:
+            return witness, True
     outputs = _outputs(networks, inputs)
-    eased = replace(query, asserted=tuple(map(_eased, query.asserted)))
-    return None, _met(eased, inputs, outputs)
+    relaxed = replace(query, asserted=tuple(map(_relaxed, query.asserted)))
+    return None, _is_met(relaxed, inputs, outputs)
 
 
-def _eased(formula: Formula) -> Formula:
+def _relaxed(formula: Formula) -> Formula:
     """Return a formula that TOLERANCE makes easier to meet."""
     if formula.atom is None:
-        return replace(formula, parts=tuple(map(_eased, formula.parts)))
+        return replace(formula, parts=tuple(map(_relaxed, formula.parts)))
     atom = formula.atom
-    room = TOLERANCE * (1 + abs(atom.constant))
+    slack = TOLERANCE * (1 + abs(atom.constant))
     if atom.sign != "eq":
-        return replace(formula, atom=replace(atom, constant=atom.constant - room, sign="le"))
+        return replace(formula, atom=replace(atom, constant=atom.constant - slack, sign="le"))
     negative = tuple((variable, -value) for variable, value in atom.terms)
     sides = ((atom.terms, atom.constant), (negative, -atom.constant))
-    parts = [Formula(kind="atom", atom=replace(atom, terms=t, constant=c - room, sign="le")) for t, c in sides]
+    parts = [Formula(kind="atom", atom=replace(atom, terms=t, constant=c - slack, sign="le")) for t, c in sides]
     return Formula(kind="and", parts=tuple(parts))
