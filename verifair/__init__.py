@@ -21,7 +21,7 @@ def _homes() -> dict[str, str]:
     if not HOMES:
         with open(__file__.removesuffix("py") + "pyi", encoding="utf-8") as stub:
             lines = [line for line in parse(stub.read()).body if isinstance(line, ImportFrom)]
-        HOMES.update({one.name: str(line.module) for line in lines for one in line.names})
+        HOMES.update({alias.name: str(line.module) for line in lines for alias in line.names})
     return HOMES
 
 

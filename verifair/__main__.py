@@ -16,7 +16,7 @@ def _begin(number: int, frame: FrameType | None) -> None:
     os._exit(130)  # INTERRUPTED, which takes an import
 
 
-CAUGHT = [one for one in (_signal.SIGINT, _signal.SIGTERM) if _signal.getsignal(one) != _signal.SIG_IGN]  # as under nohup
+CAUGHT = [number for number in (_signal.SIGINT, _signal.SIGTERM) if _signal.getsignal(number) != _signal.SIG_IGN]  # as under nohup
 for _one in CAUGHT:
     _signal.signal(_one, _begin)
 
@@ -25,8 +25,8 @@ def main() -> None:
     """Run the command line. Signals no longer interrupt its last steps, after the answer is complete."""
     import threading  # noqa: F401  # which _interrupt needs whole
 
-    for one in CAUGHT:
-        _signal.signal(one, _interrupt)
+    for number in CAUGHT:
+        _signal.signal(number, _interrupt)
     sys.unraisablehook = _unraisable
     try:
         if sys.argv[1:2] == ["doctor"] and "--help" not in sys.argv:
@@ -40,8 +40,8 @@ def main() -> None:
         print("interrupted: nothing is kept", file=sys.stderr)
         sys.exit(INTERRUPTED)
     finally:
-        for one in CAUGHT:
-            _signal.signal(one, _signal.SIG_IGN)
+        for number in CAUGHT:
+            _signal.signal(number, _signal.SIG_IGN)
 
 
 def _check_packages() -> None:
@@ -49,7 +49,7 @@ def _check_packages() -> None:
     from verifair._packages import NEEDED, broken, line
     from verifair.errors import MissingPackage
 
-    lines = [line(name, NEEDED[name], why) for name, why in broken(NEEDED).items()]
+    lines = [line(name, NEEDED[name], reason) for name, reason in broken(NEEDED).items()]
     if lines:
         print(*lines, "error: verifair doctor needs these itself: repair the first, and run it again", sep="\n", file=sys.stderr)
         sys.exit(MissingPackage.exit_code)
@@ -77,9 +77,9 @@ def _send_again(number: int) -> None:
     """Send this process a signal after a short delay."""
     from threading import Timer
 
-    again = Timer(0.05, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    timer = Timer(0.05, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 if __name__ == "__main__":

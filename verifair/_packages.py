@@ -19,8 +19,8 @@ PATIENCE = 120.0
 def broken(modules: Mapping[str, str]) -> dict[str, str]:
     """Return package -> reason, for packages that cannot be imported; each is tried in its own process, since some crash it."""
     with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(modules, pool.map(_failure, modules.values()), strict=True))
-    return {name: why for name, why in found.items() if why is not None}
+        failures = dict(zip(modules, pool.map(_failure, modules.values()), strict=True))
+    return {name: reason for name, reason in failures.items() if reason is not None}
 
 
 @cache
@@ -30,17 +30,17 @@ def _failure(module: str) -> str | None:
         return f"there is no module {module}"
     code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return f"its import takes more than {PATIENCE:.0f} s"
-    last = (done.stderr.strip().splitlines() or [""])[-1][:500]
-    return None if done.returncode == 0 else last or f"its import ends Python (exit code {done.returncode})"
+    last = (process.stderr.strip().splitlines() or [""])[-1][:500]
+    return None if process.returncode == 0 else last or f"its import ends Python (exit code {process.returncode})"
 
 
-def line(name: str, module: str, why: str) -> str:
+def line(name: str, module: str, reason: str) -> str:
     """Return the screen's line about a broken package: its name, the reason, and the repair."""
     spec = find_spec(module)
     file = None if spec is None else spec.origin
-    yours = file is not None and "-packages" not in file  # site-packages and dist-packages are pip's
-    remedy = f"{file} is in its place: rename that" if yours else f"run pip install --force-reinstall {name}"
-    return f"broken: {name} cannot be imported: {why}; {remedy}"
+    is_users = file is not None and "-packages" not in file  # site-packages and dist-packages are pip's
+    remedy = f"{file} is in its place: rename that" if is_users else f"run pip install --force-reinstall {name}"
+    return f"broken: {name} cannot be imported: {reason}; {remedy}"

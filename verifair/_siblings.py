@@ -30,27 +30,27 @@ def check_siblings() -> None:
 
     It runs before all other code of ours, and loads nothing: it uses modules that Python itself has loaded.
     """
-    ours = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     for name in SIBLINGS:
-        found = _found(name)
-        if found is None:
+        file = _file_of(name)
+        if file is None:
             raise HiddenPackage(f"verifair needs its package {name!r}, which is not installed beside it; install verifair anew")
-        if not os.path.realpath(found).startswith(ours + os.sep):
+        if not os.path.realpath(file).startswith(root + os.sep):
             raise HiddenPackage(
-                f"{found} hides verifair's own package {name!r}; rename that file or folder, or start Python in another folder"
+                f"{file} hides verifair's own package {name!r}; rename that file or folder, or start Python in another folder"
             )
-        if not _is_ours(found):
+        if not _is_ours(file):
             raise HiddenPackage(
-                f"another package called {name!r} was installed over verifair's own in {ours}; "
+                f"another package called {name!r} was installed over verifair's own in {root}; "
                 f"run pip uninstall {name}, then install verifair anew"
             )
 
 
-def _found(name: str) -> str | None:
+def _file_of(name: str) -> str | None:
     """Return the file of a package, its folder if it has no file; None if there is no such package."""
-    there = sys.modules.get(name)
+    loaded = sys.modules.get(name)
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
-    spec = next(filter(None, specs), None) if there is None else there.__spec__
+    spec = next(filter(None, specs), None) if loaded is None else loaded.__spec__
     return None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), None)
 
 

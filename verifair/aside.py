@@ -72,7 +72,7 @@ class Stack:
     def add(self, part: npt.NDArray[Any]) -> None:
         """Add the next rows."""
         self.held.append(part)
-        if sum(one.nbytes for one in self.held) >= ASIDE:
+        if sum(p.nbytes for p in self.held) >= ASIDE:
             self._write()
 
     def values(self) -> npt.NDArray[Any]:
@@ -81,8 +81,8 @@ class Stack:
             return np.concatenate(self.held)
         self._write()
         assert self.file is not None
-        pages, like = mmap(self.file.fileno(), self.size), self.held[0]
-        stored = np.frombuffer(pages, dtype=like.dtype).reshape(-1, *like.shape[1:])
+        pages, first = mmap(self.file.fileno(), self.size), self.held[0]
+        stored = np.frombuffer(pages, dtype=first.dtype).reshape(-1, *first.shape[1:])
         return np.concatenate([stored, *self.held]) if any(map(len, self.held)) else stored
 
     def close(self) -> None:
@@ -92,17 +92,17 @@ class Stack:
 
     def _write(self) -> None:
         """Move the parts in memory to the file, if it has room. An empty part stays in memory to keep the type."""
-        more = sum(one.nbytes for one in self.held)
-        if sys.platform != "linux" or not more:
+        added = sum(p.nbytes for p in self.held)
+        if sys.platform != "linux" or not added:
             return
         with suppress(OSError):
             self.file = file = self.file or TemporaryFile()  # noqa: SIM115  `close` does it
-            posix_fallocate(file.fileno(), self.size, more)  # reserved now: a disk that fills up later would end the process
+            posix_fallocate(file.fileno(), self.size, added)  # reserved now: a disk that fills up later would end the process
             file.seek(self.size)  # after the last complete write, if one failed
-            for one in self.held:
-                file.write(np.ascontiguousarray(one).data)
+            for p in self.held:
+                file.write(np.ascontiguousarray(p).data)
             file.flush()
-            self.size, self.held = self.size + more, [self.held[0][:0].copy()]
+            self.size, self.held = self.size + added, [self.held[0][:0].copy()]
 
 
 def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -113,12 +113,12 @@ def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         return stack.values()
 
 
-def made(rows: int, kind: npt.DTypeLike, given: Callable[[slice], npt.NDArray[Any]]) -> Any:
-    """Return an array (M,), in a file if it is large.   given: returns the values of a slice of its rows."""
-    found = Aside.of(rows, 1, kind)
+def made(rows: int, kind: npt.DTypeLike, values_of: Callable[[slice], npt.NDArray[Any]]) -> Any:
+    """Return an array (M,), in a file if it is large.   values_of: returns the values of a slice of its rows."""
+    array = Aside.of(rows, 1, kind)
     for part in _parts(rows):
-        found.put(part, given(part))
-    return found.column
+        array.put(part, values_of(part))
+    return array.column
 
 
 def numbered(rows: int) -> npt.NDArray[np.int64]:
@@ -128,10 +128,10 @@ def numbered(rows: int) -> npt.NDArray[np.int64]:
 
 def taken(values: npt.NDArray[Any], rows: Integers) -> Any:
     """Return these rows (M,) of an array (N,) or (N, V), in a file if they are many."""
-    found = Aside.of(len(rows), int(np.prod(values.shape[1:])), values.dtype)
+    array = Aside.of(len(rows), int(np.prod(values.shape[1:])), values.dtype)
     for part in _parts(len(rows)):
-        found.put(part, values[rows[part]])
-    return found.values.reshape(len(rows), *values.shape[1:])
+        array.put(part, values[rows[part]])
+    return array.values.reshape(len(rows), *values.shape[1:])
 
 
 def _parts(rows: int) -> Iterator[slice]:

@@ -44,24 +44,24 @@ def figure(
     from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        drawn = Figure(figsize=size, layout="constrained")  # not pyplot's: a notebook keeps its own figures and backend
-        drawn.subplots(down, across, squeeze=False, sharey=sharey, height_ratios=heights)
-        yield drawn
-        _literal(drawn)
-        with whole(path) as half, warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
+        picture = Figure(figsize=size, layout="constrained")  # not pyplot's: a notebook keeps its own figures and backend
+        picture.subplots(down, across, squeeze=False, sharey=sharey, height_ratios=heights)
+        yield picture
+        _literal(picture)
+        with whole(path) as temporary, warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
             warnings.filterwarnings("ignore", message=r"Glyph .* missing from (current )?font")
-            drawn.savefig(half, dpi=150, format=path.suffix.lstrip("."))
+            picture.savefig(temporary, dpi=150, format=path.suffix.lstrip("."))
 
 
-def _literal(drawn: Any) -> None:
+def _literal(picture: Any) -> None:
     """Escape dollar signs in names, which are not formulas; the powers of ten of a logarithmic axis keep theirs."""
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
     powers: list[Any] = []
-    for axis in drawn.axes:
+    for axis in picture.axes:
         for ticks in (axis.xaxis, axis.yaxis):
             labels = ticks.get_ticklabels(which="both")  # makes them
             powers += labels if isinstance(ticks.get_major_formatter(), LogFormatter) else []
-    for text in drawn.findobj(Text):
+    for text in picture.findobj(Text):
         text.set_parse_math(text in powers)

@@ -27,11 +27,11 @@ def whole(path: Path) -> Iterator[Path]:
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
     """Make a folder and those above it; remove the new ones again if the block leaves them empty."""
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    new_folders = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         with suppress(OSError):  # stops at the first that is not empty
-            for one in made:
-                one.rmdir()
+            for parent in new_folders:
+                parent.rmdir()

@@ -33,29 +33,29 @@ def noted_interrupt(*, deferred: bool) -> Iterator[Callable[[], bool]]:
 
     Other handlers of the caller are unchanged. Only the main thread receives signals: in other threads nothing is changed.
     """
-    asked = False
-    ours = threading.current_thread() is threading.main_thread()
-    both = (signal.SIGINT, signal.SIGTERM) if ours else ()
-    before = {one: handler for one in both if callable(handler := signal.getsignal(one))}
+    interrupted = False
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
+    handlers = {signum: handler for signum in signals if callable(handler := signal.getsignal(signum))}
 
     def restore() -> None:
-        for one, handler in before.items():
-            if signal.getsignal(one) is note:  # unless the caller has set another handler meanwhile
-                signal.signal(one, handler)
+        for signum, handler in handlers.items():
+            if signal.getsignal(signum) is note:  # unless the caller has set another handler meanwhile
+                signal.signal(signum, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
+        nonlocal interrupted
         try:
-            before[signal.Signals(number)](number, frame)
+            handlers[signal.Signals(number)](number, frame)
         except KeyboardInterrupt:
-            asked = True
+            interrupted = True
             if not deferred:
                 raise
             restore()
 
-    for one in before:
-        signal.signal(one, note)
+    for signum in handlers:
+        signal.signal(signum, note)
     try:
-        yield lambda: asked
+        yield lambda: interrupted
     finally:
         restore()

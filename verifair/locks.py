@@ -20,9 +20,9 @@ def alone(lock: Path, message: str) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     with filled(lock.parent):
-        held = FileLock(lock)
+        file_lock = FileLock(lock)
         try:
-            held.acquire(timeout=0.1)
+            file_lock.acquire(timeout=0.1)
         except Timeout:
             raise QueryError(message) from None
         try:
@@ -30,4 +30,4 @@ def alone(lock: Path, message: str) -> Iterator[None]:
         finally:
             with suppress(OSError):  # some systems cannot remove an open file
                 lock.unlink()
-            held.release()
+            file_lock.release()

@@ -41,13 +41,13 @@ def progress_bar(label: str) -> Iterator[Callable[..., None]]:
     bar = Progress(*columns, console=err, transient=True)
     task = bar.add_task(label, total=None)
 
-    def tell(*counts: Any) -> None:
+    def advance(*counts: Any) -> None:
         *words, done, total = counts
         bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
 
     bar.start()
     try:
-        yield tell
+        yield advance
     finally:
         with bar.live.ipy_widget or nullcontext():  # in a notebook rich ends with an empty block of text, which goes with the bar
             bar.stop()

@@ -18,25 +18,25 @@ LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
 """Characters of a line and of a value in it or in a table of facts; rows and characters of a cell of a table in HTML."""
 
 
-def line(one: Any) -> str:
+def line(obj: Any) -> str:
     """Return type and fields in at most LONGEST_LINE characters, without fields that are None or empty."""
-    held = ", ".join(f"{name}={text}" for name, value in _fields(one) if (text := brief(value)) not in ("None", "", "()", "{}"))
-    return f"{type(one).__name__}({_cut(held, LONGEST_LINE - len(type(one).__name__) - 2)})"
+    summary = ", ".join(f"{name}={text}" for name, value in _fields(obj) if (text := brief(value)) not in ("None", "", "()", "{}"))
+    return f"{type(obj).__name__}({_cut(summary, LONGEST_LINE - len(type(obj).__name__) - 2)})"
 
 
-def headline(one: BaseModel) -> str:
+def headline(obj: BaseModel) -> str:
     """Return the type and its fields with a word or a number, in at most LONGEST_LINE characters."""
-    held = [
-        f"{name} {brief(value)}" for name, value in _fields(one)
-        if isinstance(value, str | int | float | Enum) and not type(one).model_fields[name].exclude
+    parts = [
+        f"{name} {brief(value)}" for name, value in _fields(obj)
+        if isinstance(value, str | int | float | Enum) and not type(obj).model_fields[name].exclude
     ]  # fmt: skip
-    return _cut(": ".join([type(one).__name__, *filter(None, [", ".join(held)])]), LONGEST_LINE)
+    return _cut(": ".join([type(obj).__name__, *filter(None, [", ".join(parts)])]), LONGEST_LINE)
 
 
-def facts(one: Any) -> pd.DataFrame:
+def facts(obj: Any) -> pd.DataFrame:
     """Return (fields,) abbreviated values."""
-    held = {name: brief(value) for name, value in _fields(one)}
-    return pd.DataFrame({"value": list(held.values())}, index=pd.Index(list(held), name="field"))
+    values = {name: brief(value) for name, value in _fields(obj)}
+    return pd.DataFrame({"value": list(values.values())}, index=pd.Index(list(values), name="field"))
 
 
 def html(title: str, frame: pd.DataFrame) -> str:
@@ -70,20 +70,20 @@ def _words(value: Any, depth: int = 0) -> str:
         case Mapping() if depth < 2:
             return "{" + ", ".join(f"{k}: {_words(v, depth + 1)}" for k, v in islice(value.items(), 9)) + "}"
         case list() | tuple() | set() | frozenset() if depth < 2:
-            if value and all(dataclasses.is_dataclass(each) or isinstance(each, BaseModel) for each in islice(value, 9)):
+            if value and all(dataclasses.is_dataclass(item) or isinstance(item, BaseModel) for item in islice(value, 9)):
                 return f"{len(value):,} {type(next(iter(value))).__name__}"
-            return "(" + ", ".join(_words(each, depth + 1) for each in islice(value, 9)) + ")"
+            return "(" + ", ".join(_words(item, depth + 1) for item in islice(value, 9)) + ")"
         case _:
             return type(value).__name__
 
 
-def _fields(one: Any) -> Iterator[tuple[str, Any]]:
+def _fields(obj: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields of the type's own repr."""
-    if isinstance(one, BaseModel):
-        yield from ((name, getattr(one, name)) for name, field in type(one).model_fields.items() if field.repr)
+    if isinstance(obj, BaseModel):
+        yield from ((name, getattr(obj, name)) for name, field in type(obj).model_fields.items() if field.repr)
     else:
-        yield from ((field.name, getattr(one, field.name)) for field in dataclasses.fields(one) if field.repr)
+        yield from ((field.name, getattr(obj, field.name)) for field in dataclasses.fields(obj) if field.repr)
 
 
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

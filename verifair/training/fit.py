@@ -77,9 +77,9 @@ def descend(
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)

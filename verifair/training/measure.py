@@ -81,17 +81,17 @@ def _probability(z: Floats) -> Array:
 
 
 def _counterfactual_gap(weights: Weights, rows: EncodedRows, name: str, flip: Flip) -> float:
-    own = _probability(forward(weights, rows.x))
+    probabilities = _probability(forward(weights, rows.x))
     gaps = []
     for k, code in enumerate(flip.codes):
-        moved = rows.groups[name] != k
-        x = rows.x[moved]
+        others = rows.groups[name] != k
+        x = rows.x[others]
         x[:, flip.columns] = code
-        gaps.append(np.abs(_probability(forward(weights, x)) - own[moved]))
+        gaps.append(np.abs(_probability(forward(weights, x)) - probabilities[others]))
     return float(np.concatenate(gaps).mean())
 
 
 def _margin_gap(z: Floats, groups: Integers) -> float:
     margin = np.abs(z[:, 1] - z[:, 0])
     means = [float(margin[groups == k].mean()) for k in np.unique(groups)]
-    return float(np.mean([abs(one - other) for one, other in combinations(means, 2)] or [0.0]))
+    return float(np.mean([abs(a - b) for a, b in combinations(means, 2)] or [0.0]))

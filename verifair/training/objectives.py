@@ -47,11 +47,11 @@ class CrossEntropy(Objective):
         self.class_weight = _class_weight(labels) if class_weight == "balanced" else None
         self.weights = None
         if weights is not None:
-            given = np.asarray(weights, dtype=np.float64)
-            valid = given.shape == labels.shape and bool((given >= 0).all()) and 0 < given.sum() < np.inf
+            array = np.asarray(weights, dtype=np.float64)
+            valid = array.shape == labels.shape and bool((array >= 0).all()) and 0 < array.sum() < np.inf
             if not valid or class_weight is not None:
-                raise ValueError(f"weights {given.shape} of {len(labels)} rows: expected one each, at least 0, and no class_weight")
-            self.weights = torch.from_numpy((given / given.mean()).astype(np.float32))
+                raise ValueError(f"weights {array.shape} of {len(labels)} rows: expected one each, at least 0, and no class_weight")
+            self.weights = torch.from_numpy((array / array.mean()).astype(np.float32))
 
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
         if self.weights is not None:
@@ -99,9 +99,9 @@ def flipped(x: Tensor, groups: Tensor, flip: Flip, generator: torch.Generator) -
     one."""
     values = len(flip.codes)
     shift = torch.randint(1, values, (len(x),), generator=generator)
-    out = x.clone()
-    out[:, torch.from_numpy(flip.columns)] = torch.from_numpy(flip.codes)[(groups + shift) % values]
-    return out
+    result = x.clone()
+    result[:, torch.from_numpy(flip.columns)] = torch.from_numpy(flip.codes)[(groups + shift) % values]
+    return result
 
 
 def _class_weight(labels: Integers) -> Tensor:
@@ -153,5 +153,5 @@ def margin_gap(z: Tensor, groups: Tensor) -> Tensor:
     """
     margin = (z[:, 1] - z[:, 0]).abs()
     means = [margin[groups == group].mean() for group in groups.unique()]
-    gaps = [(one - other).abs() for one, other in combinations(means, 2)]
+    gaps = [(a - b).abs() for a, b in combinations(means, 2)]
     return torch.stack(gaps).mean() if gaps else margin.sum() * 0.0

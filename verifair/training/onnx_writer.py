@@ -23,12 +23,12 @@ def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto
 
     metadata goes into the model's metadata_props, sorted by key.
     """
-    nodes, stored = [], []
+    nodes, initializers = [], []
     value = "x"
     for k, (weight, bias) in enumerate(weights, start=1):
         last = k == len(weights)
         affine = "logits" if last else f"affine_{k}"
-        stored += [numpy_helper.from_array(weight, f"weight_{k}"), numpy_helper.from_array(bias, f"bias_{k}")]
+        initializers += [numpy_helper.from_array(weight, f"weight_{k}"), numpy_helper.from_array(bias, f"bias_{k}")]
         operands = [value, f"weight_{k}", f"bias_{k}"]
         nodes.append(helper.make_node("Gemm", operands, [affine], name=f"gemm_{k}", transB=1))
         value = affine
@@ -40,7 +40,7 @@ def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto
         "verifair",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", weights[0][0].shape[1]])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", weights[-1][0].shape[0]])],
-        initializer=stored,
+        initializer=initializers,
     )
     model = helper.make_model(
         graph, producer_name="verifair", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION

@@ -27,8 +27,8 @@ class Perceptron:
     def drawn(cls, inputs: int, hidden: tuple[int, ...], generator: torch.Generator) -> Perceptron:
         """Draw a network of two logits: Glorot-uniform weights and zero biases."""
         layers = []
-        for below, above in itertools.pairwise((inputs, *hidden, OUTPUTS)):
-            weight, bias = torch.empty((above, below)), torch.zeros(above)
+        for fan_in, fan_out in itertools.pairwise((inputs, *hidden, OUTPUTS)):
+            weight, bias = torch.empty((fan_out, fan_in)), torch.zeros(fan_out)
             nn.init.xavier_uniform_(weight, generator=generator)
             layers.append((weight.requires_grad_(), bias.requires_grad_()))
         return cls(tuple(layers), generator)
@@ -48,8 +48,8 @@ class Perceptron:
         for weight, bias in self.layers[1:]:
             z = z.relu()
             if dropout:
-                kept = torch.rand(z.shape, generator=self.generator) >= dropout
-                z = z * kept.mul(1 / (1 - dropout))
+                mask = torch.rand(z.shape, generator=self.generator) >= dropout
+                z = z * mask.mul(1 / (1 - dropout))
             z = linear(z, weight, bias)
         return z
 

@@ -62,17 +62,17 @@ def check_trainable(schema: Schema, frame: pd.DataFrame) -> None:
 
     A trained network has a column for each category, so that its schema drops none.
     """
-    short = next((one for one in schema.features if one.dropped is not None), None)
-    if short is not None:
+    incomplete = next((feature for feature in schema.features if feature.dropped is not None), None)
+    if incomplete is not None:
         raise DataError(
-            f"feature {short.name!r}: a network that is trained has a column for each category; leave dropped = "
-            f"{short.dropped!r} out of the schema, and give the table one column {short.source!r} of names"
+            f"feature {incomplete.name!r}: a network that is trained has a column for each category; leave dropped = "
+            f"{incomplete.dropped!r} out of the schema, and give the table one column {incomplete.source!r} of names"
         )
     if str(schema.outcome) not in ("logit > 0", "class = 1"):
         raise DataError(f'positive = "{schema.outcome}": the favourable class of a training is class 1; write "class = 1"')
-    found = np.bincount(schema.labels(frame))
-    if len(found) != 2 or found.min() < 5:
-        counts = ", ".join(f"class {k}: {n} rows" for k, n in enumerate(found))
+    class_counts = np.bincount(schema.labels(frame))
+    if len(class_counts) != 2 or class_counts.min() < 5:
+        counts = ", ".join(f"class {k}: {n} rows" for k, n in enumerate(class_counts))
         raise DataError(
             f"label {schema.label!r}: {counts}; expected two classes, 0 and 1, with at least 5 rows each: add rows, or "
             "name the positive value with positive_label = ... in the schema"

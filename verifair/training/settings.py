@@ -101,8 +101,8 @@ class Choices(TypedDict, total=False):
 
 def chosen(loop: Loop, choices: Choices) -> dict[str, Any]:
     """Return the fields of `TrainingSettings` except method and sensitive: as chosen, else the loop's, without a fairness term."""
-    given = {name: value for name, value in choices.items() if value is not None}
-    return {**asdict(loop), "lambda_f": 0.0, "class_weight": None, **given}
+    values = {name: value for name, value in choices.items() if value is not None}
+    return {**asdict(loop), "lambda_f": 0.0, "class_weight": None, **values}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +165,9 @@ def only_protected(schema: Schema, method: str) -> str:
     protected = schema.protected_names
     if len(protected) == 1:
         return protected[0]
-    found = f"the schema marks {', '.join(protected)}" if protected else "the schema marks none"
+    reason = f"the schema marks {', '.join(protected)}" if protected else "the schema marks none"
     raise TrainingError(
-        f"method {method!r} needs one sensitive feature, and {found} as protected: pass sensitive=... or --sensitive NAME"
+        f"method {method!r} needs one sensitive feature, and {reason} as protected: pass sensitive=... or --sensitive NAME"
     )
 
 
