@@ -60,14 +60,14 @@ class Request:
     def file(self, *parts: str) -> Path:
         """Return a file of the data folder. Raises QueryError without a folder."""
         name = "/".join(parts)
-        where = next(address for address, begins in ADDRESSES.items() if name.startswith(begins))
+        source = next(address for address, prefixes in ADDRESSES.items() if name.startswith(prefixes))
         if self.folder is None:
             raise QueryError(
-                f"{self.dataset}: its data is not shipped; pass --data DIR, or set {DATA}: a folder with {name}, from {where}"
+                f"{self.dataset}: its data is not shipped; pass --data DIR, or set {DATA}: a folder with {name}, from {source}"
             )
         path = self.folder.joinpath(*parts)
         if not path.exists():
-            raise QueryError(f"{path}: there is no such file, which {self.dataset} needs; it is from {where}")
+            raise QueryError(f"{path}: there is no such file, which {self.dataset} needs; it is from {source}")
         return path
 
 
@@ -102,13 +102,13 @@ def catalog(paper: str) -> tuple[Printed, ...]:
     """Return all reproducible tables and figures of a paper. Raises QueryError for an unknown name."""
     if paper not in PAPERS:
         raise QueryError(f"{paper}: there is no such paper here; name one of {', '.join(PAPERS)}")
-    found: tuple[Printed, ...] = import_module(f"verifair.papers.{paper}.catalog").PRINTED
-    return found
+    tables: tuple[Printed, ...] = import_module(f"verifair.papers.{paper}.catalog").PRINTED
+    return tables
 
 
 def chosen(paper: str, tables: Sequence[str], figures: Sequence[str]) -> list[Printed]:
     """Return the tables and figures of these numbers (4 or IV), all of them if none is named. Raises QueryError."""
-    printed = {one.name: one for one in catalog(paper)}
+    printed = {table.name: table for table in catalog(paper)}
     names = [f"{kind} {number(text)}" for kind, texts in (("table", tables), ("figure", figures)) for text in texts]
     unknown = next((name for name in names if name not in printed), None)
     if unknown is not None:

@@ -51,15 +51,15 @@ def reproduce(
     them.   Raises the errors of the parts for missing data.
     """
     count = min(seeds, printed.seeds)
-    asked = [
+    requests = [
         Request(dataset=dataset, folder=folder, seed=seed, seconds=printed.seconds if seconds is None else seconds)
         for dataset in printed.datasets if not datasets or dataset in datasets for seed in range(count)
     ]
     parts: list[pd.DataFrame] = []
     try:
-        for request in asked:
+        for request in requests:
             parts.append(_part(printed, request, kept, resume))
-            progress(len(parts), len(asked))
+            progress(len(parts), len(requests))
     except KeyboardInterrupt:
         if not parts:
             raise
@@ -68,7 +68,7 @@ def reproduce(
         frame = printed.together(frame)
     elif count > 1:
         frame = averaged(frame, printed.keys)
-    return Reproduced(printed=printed, frame=frame, parts=len(parts), asked=len(asked), seeds=count)
+    return Reproduced(printed=printed, frame=frame, parts=len(parts), asked=len(requests), seeds=count)
 
 
 def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -> pd.DataFrame:
@@ -82,13 +82,13 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
                 raise DataError(f"{path}: has no column {' or '.join(printed.keys)}, so it is no part of {printed.name}; delete it")
             return part
     with noted_interrupt(deferred=False) as interrupted:
-        found = printed.make(request)
+        table = printed.make(request)
     if interrupted():  # interrupted searches return partial results, which must not enter the table
         raise KeyboardInterrupt
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_table(path, [found])
-    return found
+        save_table(path, [table])
+    return table
 
 
 def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -114,79 +114,79 @@ def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
     """Yield name, ours and the paper's of every column that holds numbers on both sides."""
     for name in frame.columns:
-        own = PAPERS_OWN + str(name)
-        if own in frame.columns and all(pd.api.types.is_numeric_dtype(frame[one]) for one in (name, own)):
-            both = np.isfinite(frame[name].astype(float)) & np.isfinite(frame[own].astype(float))
-            if both.any():
-                yield str(name), frame.loc[both, name].astype(float), frame.loc[both, own].astype(float)
+        paper_name = PAPERS_OWN + str(name)
+        if paper_name in frame.columns and all(pd.api.types.is_numeric_dtype(frame[column]) for column in (name, paper_name)):
+            comparable = np.isfinite(frame[name].astype(float)) & np.isfinite(frame[paper_name].astype(float))
+            if comparable.any():
+                yield str(name), frame.loc[comparable, name].astype(float), frame.loc[comparable, paper_name].astype(float)
 
 
-def draw(made: Reproduced, path: Path) -> bool:
+def draw(result: Reproduced, path: Path) -> bool:
     """Draw our numbers against the paper's, a panel for each common column; on the line both are equal. A table that the paper does
     not have is drawn as lines, a figure without printed numbers as bars, and a `Printed` with a `picture` by that. Return False
     if there is nothing to draw."""
-    if made.printed.picture is not None:
-        made.printed.picture(made, path)
+    if result.printed.picture is not None:
+        result.printed.picture(result, path)
         return True
-    if made.printed.lines is not None:
-        _lines(made, *made.printed.lines, path)
+    if result.printed.lines is not None:
+        _lines(result, *result.printed.lines, path)
         return True
-    shown = list(pairs(made.frame))
-    if not shown and made.printed.name.startswith("figure"):
-        _bars(made, path)
+    common = list(pairs(result.frame))
+    if not common and result.printed.name.startswith("figure"):
+        _bars(result, path)
         return True
-    if not shown:
+    if not common:
         return False
-    columns = [(name, ours, paper, made.frame.get(SPREAD + name)) for name, ours, paper in shown]
-    with figure(path, (4.2 * len(shown), 4.4), across=len(shown)) as drawn:
-        drawn.suptitle(titled(made, 4.2 * len(shown)))
-        for axis, column in zip(drawn.axes, columns, strict=True):
+    columns = [(name, ours, paper, result.frame.get(SPREAD + name)) for name, ours, paper in common]
+    with figure(path, (4.2 * len(common), 4.4), across=len(common)) as picture:
+        picture.suptitle(titled(result, 4.2 * len(common)))
+        for axis, column in zip(picture.axes, columns, strict=True):
             _panel(axis, *column)
     return True
 
 
-def titled(made: Reproduced, width: float) -> str:
+def titled(result: Reproduced, width: float) -> str:
     """Return the title of a picture, broken to fit its width in inches."""
-    return fill(f"{made.printed.name}: {made.printed.about}", int(LETTERS * width))
+    return fill(f"{result.printed.name}: {result.printed.about}", int(LETTERS * width))
 
 
-def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
+def _lines(result: Reproduced, x_name: str, y_name: str, path: Path) -> None:
     """Draw a panel for each value of the first key, and in it a step line for each value of the second one,
     as nothing is known between the rows."""
-    first, second = made.printed.keys[:2]
-    panels = list(made.frame.groupby(first, sort=False))
-    wide = min(len(panels), PANELS)
-    down = -(-len(panels) // wide)
-    width = 3.4 * wide + 1.2
-    with figure(path, (width, 2.8 * down + 1), down, wide) as drawn:
-        drawn.suptitle(titled(made, width))
-        for axis in drawn.axes[len(panels) :]:
+    first, second = result.printed.keys[:2]
+    panels = list(result.frame.groupby(first, sort=False))
+    columns = min(len(panels), PANELS)
+    rows = -(-len(panels) // columns)
+    width = 3.4 * columns + 1.2
+    with figure(path, (width, 2.8 * rows + 1), rows, columns) as picture:
+        picture.suptitle(titled(result, width))
+        for axis in picture.axes[len(panels) :]:
             axis.remove()
-        for axis, (name, part) in zip(drawn.axes, panels, strict=False):
+        for axis, (name, part) in zip(picture.axes, panels, strict=False):
             for number, (value, line) in enumerate(part.groupby(second, sort=False)):
                 axis.plot(
-                    line[across], line[up], color=COLORS[number % len(COLORS)], marker="o", markersize=4, linewidth=1,
-                    drawstyle="steps-pre", label=f"{second} {value}" if axis is drawn.axes[0] else None,
+                    line[x_name], line[y_name], color=COLORS[number % len(COLORS)], marker="o", markersize=4, linewidth=1,
+                    drawstyle="steps-pre", label=f"{second} {value}" if axis is picture.axes[0] else None,
                 )
-            axis.set(xlabel=across, ylabel=up, title=str(name))
+            axis.set(xlabel=x_name, ylabel=y_name, title=str(name))
             axis.grid(True)
-        drawn.legend(loc="outside lower center", ncols=2 * wide)
+        picture.legend(loc="outside lower center", ncols=2 * columns)
 
 
-def _bars(made: Reproduced, path: Path) -> None:
+def _bars(result: Reproduced, path: Path) -> None:
     """Draw a line of panels for each value of the first key: one a column that has numbers there, with a bar for each row."""
-    first, *keys = made.printed.keys
-    numbers = [name for name in made.frame.select_dtypes("number") if name not in keys and not str(name).startswith(SPREAD)]
+    first, *keys = result.printed.keys
+    numbers = [name for name in result.frame.select_dtypes("number") if name not in keys and not str(name).startswith(SPREAD)]
     lines = [
-        (name, part, [one for one in numbers if part[one].notna().any()]) for name, part in made.frame.groupby(first, sort=False)
+        (name, part, [c for c in numbers if part[c].notna().any()]) for name, part in result.frame.groupby(first, sort=False)
     ]
-    wide = max(len(shown) for _, _, shown in lines)
+    width = max(len(columns) for _, _, columns in lines)
     heights = [1.0 + 0.2 * len(part) for _, part, _ in lines]
-    with figure(path, (4.2 * wide, sum(heights) + 0.6), len(lines), wide, heights=heights) as drawn:
-        drawn.suptitle(titled(made, 4.2 * wide))
-        axes = iter(drawn.axes)
-        for name, part, shown in lines:
-            for axis, column in zip([next(axes) for _ in range(wide)], [*shown, *[None] * (wide - len(shown))], strict=True):
+    with figure(path, (4.2 * width, sum(heights) + 0.6), len(lines), width, heights=heights) as picture:
+        picture.suptitle(titled(result, 4.2 * width))
+        axes = iter(picture.axes)
+        for name, part, columns in lines:
+            for axis, column in zip([next(axes) for _ in range(width)], [*columns, *[None] * (width - len(columns))], strict=True):
                 if column is None:
                     axis.remove()
                     continue
@@ -198,9 +198,9 @@ def _bars(made: Reproduced, path: Path) -> None:
 
 def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:
     low, high = float(min(ours.min(), paper.min())), float(max(ours.max(), paper.max()))
-    room = 0.05 * (high - low or 1.0)
-    ends = [low - room, high + room]
-    axis.plot(ends, ends, color="0.6", linewidth=1, zorder=1)
+    margin = 0.05 * (high - low or 1.0)
+    limits = [low - margin, high + margin]
+    axis.plot(limits, limits, color="0.6", linewidth=1, zorder=1)
     error = None if spread is None else spread[ours.index].fillna(0.0)
     axis.errorbar(paper, ours, yerr=error, fmt="o", color=COLORS[0], markersize=4, alpha=0.7, linewidth=0.8, zorder=2)
-    axis.set(xlim=ends, ylim=ends, xlabel="the paper", ylabel="verifair", title=name)
+    axis.set(xlim=limits, ylim=limits, xlabel="the paper", ylabel="verifair", title=name)

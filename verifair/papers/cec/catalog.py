@@ -30,18 +30,18 @@ def _tables() -> ModuleType:
 
 def _methods(request: Request) -> pd.DataFrame:
     path = request.file(*HMDA) if request.dataset == "hmda" else None
-    made: pd.DataFrame = _tables().methods(request.dataset, path, request.seed)
-    return made
+    table: pd.DataFrame = _tables().methods(request.dataset, path, request.seed)
+    return table
 
 
 def _losses(request: Request) -> pd.DataFrame:
-    made: pd.DataFrame = _tables().losses(request.seed)
-    return made
+    table: pd.DataFrame = _tables().losses(request.seed)
+    return table
 
 
 def _sweep(request: Request) -> pd.DataFrame:
-    made: pd.DataFrame = _tables().sweep(request.seed)
-    return made
+    table: pd.DataFrame = _tables().sweep(request.seed)
+    return table
 
 
 PRINTED = (

@@ -88,9 +88,9 @@ def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test:
     reference = Reference.of(train, columns.merit)
     audit = audit_decider(decider, reference, test)
     inner = audit_decider(decider, reference, test, matches=match_within(reference, test))
-    seen = decider.seen(test)
-    baseline = Reference.of(decider.seen(train), columns.merit).baseline(seen)
-    g = np.abs(explanations(decider.network, seen.x, baseline))[audit.individual]
+    visible = decider.seen(test)
+    baseline = Reference.of(decider.seen(train), columns.merit).baseline(visible)
+    g = np.abs(explanations(decider.network, visible.x, baseline))[audit.individual]
     fair = {"y_true": test.labels, "y_pred": decision, "sensitive_features": test.groups}
     return {
         "F1": f1_score(test.labels, decision), "AUC": roc_auc_score(test.labels, score),

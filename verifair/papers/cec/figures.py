@@ -23,10 +23,10 @@ LABELLED = 0.04
 """A smaller share has no room for its number."""
 
 
-def plane(made: Reproduced, path: Path) -> None:
+def plane(result: Reproduced, path: Path) -> None:
     """Figure 4: each method at its mean PFR and CEC, a panel for each dataset, bars of one standard deviation over folds."""
-    frame = made.frame
-    with _panels(made, path, list(dict.fromkeys(frame["dataset"]))) as panels:
+    frame = result.frame
+    with _panels(result, path, list(dict.fromkeys(frame["dataset"]))) as panels:
         for name, axis in panels.items():
             lines = frame[frame["dataset"] == name].to_dict(orient="records")
             for line, marker, color in zip(lines, cycle(MARKERS), cycle(COLORS), strict=False):
@@ -42,15 +42,15 @@ def plane(made: Reproduced, path: Path) -> None:
                 axis.text(x, y, regime, transform=axis.transAxes, color=TINTS[regime], weight="bold", size=13)
 
 
-def stacked(made: Reproduced, path: Path) -> None:
+def stacked(result: Reproduced, path: Path) -> None:
     """Figures 5 and 7: shares of the four regimes, one bar for each method or loss, a panel for each dataset."""
-    by = made.printed.keys[1]
-    with _panels(made, path, list(dict.fromkeys(made.frame["dataset"]))) as panels:
+    key = result.printed.keys[1]
+    with _panels(result, path, list(dict.fromkeys(result.frame["dataset"]))) as panels:
         for name, axis in panels.items():
-            shares = made.frame[made.frame["dataset"] == name]
+            shares = result.frame[result.frame["dataset"] == name]
             left = np.zeros(len(shares))
             for regime, meaning in REGIMES.items():
-                bars = axis.barh(shares[by], shares[regime], left=left, color=TINTS[regime], label=f"{regime}: {meaning}")
+                bars = axis.barh(shares[key], shares[regime], left=left, color=TINTS[regime], label=f"{regime}: {meaning}")
                 numbers = [f"{100 * share:.0f}" if share >= LABELLED else "" for share in shares[regime]]
                 axis.bar_label(bars, labels=numbers, label_type="center", color="white" if regime in "AB" else "black", fontsize=8)
                 left += shares[regime].to_numpy()
@@ -58,12 +58,12 @@ def stacked(made: Reproduced, path: Path) -> None:
             axis.set(xlim=(0, 1), xlabel=f"share of pairs, threshold {THRESHOLD}", title=name)
 
 
-def heatmaps(made: Reproduced, path: Path) -> None:
+def heatmaps(result: Reproduced, path: Path) -> None:
     """Figure 6: each measure over lambda_EO (up) and lambda_CEC (across)."""
-    down, across = made.printed.keys
-    with _panels(made, path, SWEPT, wide=3) as panels:
+    row_key, column_key = result.printed.keys
+    with _panels(result, path, SWEPT, columns=3) as panels:
         for name, axis in panels.items():
-            grid = made.frame.pivot_table(index=down, columns=across, values=name)
+            grid = result.frame.pivot_table(index=row_key, columns=column_key, values=name)
             values = grid.to_numpy()
             image = axis.imshow(values, origin="lower", aspect="auto", cmap="viridis")
             middle = (values.min() + values.max()) / 2
@@ -72,22 +72,22 @@ def heatmaps(made: Reproduced, path: Path) -> None:
                 axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=8, color=color)
             axis.set_xticks(range(grid.shape[1]), [f"{value:g}" for value in grid.columns])
             axis.set_yticks(range(grid.shape[0]), [f"{value:g}" for value in grid.index])
-            axis.set(xlabel=across, ylabel=down, title=name)
+            axis.set(xlabel=column_key, ylabel=row_key, title=name)
             axis.figure.colorbar(image, ax=axis)
 
 
 @contextmanager
-def _panels(made: Reproduced, path: Path, names: Any, wide: int = 2) -> Iterator[dict[str, Any]]:
+def _panels(result: Reproduced, path: Path, names: Any, columns: int = 2) -> Iterator[dict[str, Any]]:
     """A panel for each name, under the title, with the labels of the first in a legend."""
-    wide = min(wide, len(names))
-    down = -(-len(names) // wide)
-    width = max(5.2 * wide, 7.2)
-    with figure(path, (width, 3.9 * down + 0.8), down, wide) as drawn:
-        drawn.suptitle(titled(made, width))
-        panels = dict(zip(names, drawn.axes, strict=False))
-        for unused in drawn.axes[len(names) :]:
+    columns = min(columns, len(names))
+    rows = -(-len(names) // columns)
+    width = max(5.2 * columns, 7.2)
+    with figure(path, (width, 3.9 * rows + 0.8), rows, columns) as picture:
+        picture.suptitle(titled(result, width))
+        panels = dict(zip(names, picture.axes, strict=False))
+        for unused in picture.axes[len(names) :]:
             unused.remove()
         yield panels
         labels = panels[names[0]].get_legend_handles_labels()
         if labels[0]:
-            drawn.legend(*labels, loc="outside lower center", ncols=2 * wide)
+            picture.legend(*labels, loc="outside lower center", ncols=2 * columns)

@@ -47,8 +47,8 @@ def sweep(fold: int) -> pd.DataFrame:
 def free(methods: pd.DataFrame, rivals: pd.DataFrame) -> list[float]:
     """Return 1 for each line than which no rival has strictly better F1, EO gap and CEC, and 0 for the others."""
     return [
-        float(not ((rivals["F1"] > one["F1"]) & (rivals["EO gap"] < one["EO gap"]) & (rivals["CEC"] < one["CEC"])).any())
-        for _, one in methods.iterrows()
+        float(not ((rivals["F1"] > row["F1"]) & (rivals["EO gap"] < row["EO gap"]) & (rivals["CEC"] < row["CEC"])).any())
+        for _, row in methods.iterrows()
     ]
 
 

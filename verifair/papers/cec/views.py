@@ -35,11 +35,11 @@ def pareto(parts: pd.DataFrame) -> pd.DataFrame:
     paper = parts[~parts["method"].isin(OURS)]
     counts = paper.pivot_table(index="method", columns="dataset", values="free", aggfunc="sum", sort=False)
     groups = paper.groupby("method", sort=False)
-    told = [PARETO.get(str(method)) for method in counts.index]
+    printed = [PARETO.get(str(method)) for method in counts.index]
     columns = {
         "with ours": groups["free of ours"].sum().astype(int), "folds": groups.size(), "share": groups["free"].mean(),
-        "paper's share": [float(Fraction(one)) if one else None for one in told],
-        "paper's count": [one or "not in the text" for one in told],
+        "paper's share": [float(Fraction(text)) if text else None for text in printed],
+        "paper's count": [text or "not in the text" for text in printed],
     }
     return counts.fillna(0).astype(int).assign(**columns).reset_index()  # an interrupted run has datasets without a fold yet
 
@@ -81,7 +81,7 @@ def _means(parts: pd.DataFrame, keys: tuple[str, ...], columns: tuple[str, ...])
 def _beside(table: pd.DataFrame, printed: Mapping[tuple[str, str], str], column: str = "text") -> pd.DataFrame:
     """Return the table with a column of what is printed about each method, "" for nothing."""
     keys = zip(table["dataset"], table["method"], strict=True)
-    return table.assign(**{f"paper's {column}": [printed.get(one, "") for one in keys]})
+    return table.assign(**{f"paper's {column}": [printed.get(key, "") for key in keys]})
 
 
 def _repeated(table: pd.DataFrame, words: Mapping[str, str]) -> pd.DataFrame:

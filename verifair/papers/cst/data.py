@@ -34,8 +34,8 @@ class PublishedQuestion:
         self, *, do: dict[str, Any] | None = None, attributes: Sequence[str] | None = None, **settings: Any
     ) -> SituationTesting:
         """Return the estimator, not yet fitted."""
-        chosen = self.attributes if attributes is None else tuple(attributes)
-        return SituationTesting(self.model, self.decider, do=self.do if do is None else do, attributes=chosen, **settings)
+        names = self.attributes if attributes is None else tuple(attributes)
+        return SituationTesting(self.model, self.decider, do=self.do if do is None else do, attributes=names, **settings)
 
 
 def audit(name: str, frame: pd.DataFrame) -> PublishedQuestion:
@@ -86,12 +86,12 @@ def law_school(folder: Path) -> PublishedQuestion:
 
     As the authors: people are compared by the LSAT as it stands in the file, its equation is that of the rounded one.
     """
-    found = audit("law_school", datasets.law_school(folder / "tabular" / "law_school.csv.gz").frame)
-    frame = found.frame.assign(LSAT=found.frame["LSAT-unrounded"])
+    base = audit("law_school", datasets.law_school(folder / "tabular" / "law_school.csv.gz").frame)
+    frame = base.frame.assign(LSAT=base.frame["LSAT-unrounded"])
     nodes = tuple(
-        replace(node, mechanism=OfRounded(mechanism=node.mechanism)) if node.name == "LSAT" else node for node in found.model.nodes
+        replace(node, mechanism=OfRounded(mechanism=node.mechanism)) if node.name == "LSAT" else node for node in base.model.nodes
     )
-    return replace(found, frame=frame, model=CausalModel(nodes=nodes))
+    return replace(base, frame=frame, model=CausalModel(nodes=nodes))
 
 
 def law_school_jointly(folder: Path) -> PublishedQuestion:

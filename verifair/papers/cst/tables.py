@@ -19,8 +19,8 @@ FOUND_BY_CF = 5
 
 def the_one(audit: PublishedQuestion, **settings: Any) -> Situations:
     """Test the one protected attribute that is asked about."""
-    (found,) = audit.estimator(preset="paper", **settings).fit(audit.frame).test().values()
-    return found
+    (situations,) = audit.estimator(preset="paper", **settings).fit(audit.frame).test().values()
+    return situations
 
 
 def loan_counts(folder: Path, printed: Counts) -> pd.DataFrame:
@@ -30,27 +30,27 @@ def loan_counts(folder: Path, printed: Counts) -> pd.DataFrame:
 
 def law_counts(folder: Path, printed: Counts, *, protected: str, more: tuple[str, ...] = ()) -> pd.DataFrame:
     """Tables 4 and 5: the same of the law school's applicants. more: nominal attributes of the distance beside the two scores."""
-    found = the_one(law_school(folder), k=K, do={protected: 0}, attributes=(*SCORES, *more), categorical=more)
-    return pd.DataFrame(_counts(found, printed))
+    situations = the_one(law_school(folder), k=K, do={protected: 0}, attributes=(*SCORES, *more), categorical=more)
+    return pd.DataFrame(_counts(situations, printed))
 
 
-def _counts(found: Situations, printed: Counts) -> Iterator[dict[str, Any]]:
-    for method in found.methods:
-        for k, paper in zip(found.k, printed[method], strict=True):
-            claims = found.claims(method, k)
+def _counts(situations: Situations, printed: Counts) -> Iterator[dict[str, Any]]:
+    for method in situations.methods:
+        for k, paper in zip(situations.k, printed[method], strict=True):
+            claims = situations.claims(method, k)
             yield {
                 "method": method, "k": k, "cases": int(claims.positive.sum()), "paper's cases": paper,
-                "significant": int(claims.significant.sum()), "complainants": len(found.complainants),
+                "significant": int(claims.significant.sum()), "complainants": len(situations.complainants),
             }
 
 
 def loan_cases(folder: Path, *, by_cf: bool) -> pd.DataFrame:
     """Table 2 (by_cf) or 3: people of the loan file, k = 15."""
-    found = the_one(authors_loan(folder), k=(15,))
-    claims, place = found.claims("CST", 15), {int(row): c for c, row in enumerate(found.complainants)}
+    situations = the_one(authors_loan(folder), k=(15,))
+    claims, position = situations.claims("CST", 15), {int(row): c for c, row in enumerate(situations.complainants)}
     rows = list(TABLES_2_3.items())
-    asked = rows[:FOUND_BY_CF] if by_cf else rows[FOUND_BY_CF:]
-    return pd.DataFrame([_case(claims, row, place[row], printed) for row, printed in asked])
+    selected = rows[:FOUND_BY_CF] if by_cf else rows[FOUND_BY_CF:]
+    return pd.DataFrame([_case(claims, row, position[row], printed) for row, printed in selected])
 
 
 def _case(claims: Any, row: int, c: int, printed: tuple[float, float, float, float, float, bool]) -> Mapping[str, Any]:

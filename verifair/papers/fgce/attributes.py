@@ -22,8 +22,8 @@ def constraints(data: PaperData) -> pd.DataFrame:
     lines = []
     for line in TABLES_XII_XVI[TABLES_XII_XVI["dataset"] == data.name].to_dict(orient="records"):
         attribute, paper = line["attribute"], (line["constraint"], line["dtype"])
-        found = features.get(NAMES.get(attribute, attribute))
-        ours = _told(found, data) if found else ("outcome" if attribute in OUTCOMES else "no column", "")
+        feature = features.get(NAMES.get(attribute, attribute))
+        ours = _constraint_of(feature, data) if feature else ("outcome" if attribute in OUTCOMES else "no column", "")
         same = ours == (SAME.get(paper[0], paper[0]), paper[1])
         agree = "-" if attribute in OUTCOMES else "yes" if same else "no"
         lines.append({
@@ -33,7 +33,7 @@ def constraints(data: PaperData) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _told(feature: Feature, data: PaperData) -> tuple[str, str]:
+def _constraint_of(feature: Feature, data: PaperData) -> tuple[str, str]:
     """Constraint and type of a feature here. Categories that are taken for numbers are of type int64."""
     number = "Continuous" if feature.name in data.continuous else "int64"
     return "*" if feature.moves else SIGNS[feature.change], number if feature.numeric or feature.ordered else "category"

@@ -37,13 +37,13 @@ def compared(data: PaperData) -> pd.DataFrame:
     def positive(rows: Array) -> Booleans:
         return np.asarray(model.predict(frame_of(data.schema, rows)) == 1)
 
-    missed = np.flatnonzero(~positive(raw) & (data.target[test] == 1))
+    false_negatives = np.flatnonzero(~positive(raw) & (data.target[test] == 1))
     candidates = np.flatnonzero(model.predict_proba(frame_of(data.schema, raw))[:, 1] > CONFIDENT)
-    recourses = [ares(data.space, raw, raw[missed], positive), globe_ce(data.space, raw, raw[missed], positive)]
-    every = [feature.name for feature in data.schema.features]
-    removed = {"none": (), **{one: (one,) for one in single}, "all": every}
-    table = compare(data.space, raw, missed, candidates, recourses, _fgce, k, eps=(data.eps, np.inf), removed=removed)
-    return _beside(data.name, table)
+    recourses = [ares(data.space, raw, raw[false_negatives], positive), globe_ce(data.space, raw, raw[false_negatives], positive)]
+    all_features = [feature.name for feature in data.schema.features]
+    removed = {"none": (), **{name: (name,) for name in single}, "all": all_features}
+    table = compare(data.space, raw, false_negatives, candidates, recourses, _fgce, k, eps=(data.eps, np.inf), removed=removed)
+    return _with_paper(data.name, table)
 
 
 def _fgce(instance: Instance, k: int) -> Integers:
@@ -53,7 +53,7 @@ def _fgce(instance: Instance, k: int) -> Integers:
         return largest_coverage(instance, k, np.inf).chosen
 
 
-def _beside(name: str, table: pd.DataFrame) -> pd.DataFrame:
+def _with_paper(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """One line for each row of the table, ours and the paper's."""
     paper = TABLE_VI[TABLE_VI["dataset"] == name]
     lines: list[dict[str, object]] = []
@@ -61,8 +61,8 @@ def _beside(name: str, table: pd.DataFrame) -> pd.DataFrame:
         line = {"dataset": name, "eps": eps, "removed": removed}
         printed = paper[(paper["eps"] == eps) & (paper["freed"] == removed)]
         for method in ("AReS", "GLOBE-CE", "FACE", "FGCE"):
-            theirs = printed[printed["method"] == method]
-            beside = "" if theirs.empty else f" | {100 * theirs['coverage'].iloc[0]:g} / {theirs['cost'].iloc[0]:g}"
-            line[method] = f"{100 * row[method, 'coverage']:.1f} / {row[method, 'cost']:.2f} ({row[method, 'size']:.0f}){beside}"
+            paper_rows = printed[printed["method"] == method]
+            reported = "" if paper_rows.empty else f" | {100 * paper_rows['coverage'].iloc[0]:g} / {paper_rows['cost'].iloc[0]:g}"
+            line[method] = f"{100 * row[method, 'coverage']:.1f} / {row[method, 'cost']:.2f} ({row[method, 'size']:.0f}){reported}"
         lines.append(line)
     return pd.DataFrame(lines)

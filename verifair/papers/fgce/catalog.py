@@ -77,9 +77,9 @@ PRINTED = (
     *(
         Printed(
             name=f"table {number}", about="attributes: how they may change, and of what type they are", datasets=(name,),
-            make=_of(constraints), keys=("dataset", "attribute"), differences=why,
+            make=_of(constraints), keys=("dataset", "attribute"), differences=reason,
         )
-        for number, (name, why) in enumerate(CONSTRAINTS.items(), start=12)
+        for number, (name, reason) in enumerate(CONSTRAINTS.items(), start=12)
     ),
     *_printed((1, 5), "figure", "connectivity over eps", curve, ("eps",), "Only the numbers of Student are published."),
     *_printed((2, 6), "figure", "factuals and candidates by component", components, ("group", "component"), NOT_PRINTED),

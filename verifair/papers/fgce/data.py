@@ -98,18 +98,18 @@ def audits(data: PaperData, *, whole: bool = False) -> tuple[Instance, Instance]
     Nodes are numbers of rows among those of the graph: the group's, or with `whole` all.
     """
     probability = classifier(data).predict_proba(data.frame)[:, 1]
-    tested = np.zeros(len(data.frame), dtype=bool)
-    tested[data.split[1]] = True
-    missed = (probability <= 0.5) & (data.target == 1) & tested
-    offered = probability > 0.5 if whole else (probability > CONFIDENT) & tested
-    found: list[Instance] = []
-    built = _reached(data, np.arange(len(data.frame))) if whole else None
+    is_test = np.zeros(len(data.frame), dtype=bool)
+    is_test[data.split[1]] = True
+    false_negative = (probability <= 0.5) & (data.target == 1) & is_test
+    candidate = probability > 0.5 if whole else (probability > CONFIDENT) & is_test
+    result: list[Instance] = []
+    shared = _reached(data, np.arange(len(data.frame))) if whole else None
     for group in (0, 1):
         rows = np.arange(len(data.frame)) if whole else np.flatnonzero(data.group == group)
-        graph, reach = built or _reached(data, rows)
-        own = missed[rows] & (data.group[rows] == group)
-        found.append(Instance.of(graph, reach, np.flatnonzero(own), np.flatnonzero(offered[rows]), group=data.groups[group]))
-    return found[0], found[1]
+        graph, reach = shared or _reached(data, rows)
+        people = false_negative[rows] & (data.group[rows] == group)
+        result.append(Instance.of(graph, reach, np.flatnonzero(people), np.flatnonzero(candidate[rows]), group=data.groups[group]))
+    return result[0], result[1]
 
 
 def _reached(data: PaperData, rows: Integers) -> tuple[FeasibilityGraph, Reachability]:
@@ -239,13 +239,13 @@ def _all(names: Sequence[str], change: Change) -> dict[str, Change]:
 
 def _binned(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Appendix B: continuous features become the number of one of at most six bins of equal width."""
-    out = frame.copy()
+    result = frame.copy()
     for name in names:
         column = frame[name]
         count = min(6, int(np.log2(column.nunique())) + 1, int(column.max() - column.min()))
         bins = KBinsDiscretizer(n_bins=count, encode="ordinal", strategy="uniform", subsample=None)
-        out[name] = bins.fit_transform(column.to_frame())[:, 0].astype(int)
-    return out
+        result[name] = bins.fit_transform(column.to_frame())[:, 0].astype(int)
+    return result
 
 
 def _data(
@@ -258,7 +258,7 @@ def _data(
     if unknown:
         raise DataError(f"{name}: no columns {', '.join(sorted(unknown))} in the file; take the file of the FGCE authors")
     frame = _binned(frame, continuous)
-    features = [_feature(frame[one], rules, protected, ordered, moves or {}) for one in frame.columns]
+    features = [_feature(frame[column], rules, protected, ordered, moves or {}) for column in frame.columns]
     if group is None:
         group = pd.factorize(frame[protected[0]], sort=True)[0].astype(np.int64)
     schema = Schema(features=tuple(features), outcomes=outcomes)

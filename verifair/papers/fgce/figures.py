@@ -30,7 +30,7 @@ def components(data: PaperData) -> pd.DataFrame:
     return pd.DataFrame([
         {"dataset": data.name, "group": name, "component": number, "X": len(block.factuals), "X'": len(block.candidates)}
         for name, instance in zip(data.groups, audits(data), strict=True)
-        for number, block in enumerate(sorted(instance.blocks, key=lambda one: -len(one.factuals)), start=1)
+        for number, block in enumerate(sorted(instance.blocks, key=lambda b: -len(b.factuals)), start=1)
     ])
 
 
@@ -38,9 +38,9 @@ def attributes(data: PaperData) -> pd.DataFrame:
     """ACF of each group with k0 counterfactuals at d0, features changed for more than half of one group first."""
     shares: dict[str, pd.Series] = {}
     for group, (name, instance) in enumerate(zip(data.groups, audits(data), strict=True)):
-        found = centers(instance, fewest(instance)[0], budget=BUDGET)
+        solution = centers(instance, fewest(instance)[0], budget=BUDGET)
         raw = data.raw[np.flatnonzero(data.group == group)]
-        assigned, _ = assignment(instance, found.chosen, found.cost)
+        assigned, _ = assignment(instance, solution.chosen, solution.cost)
         shares[name] = change_frequency(data.space, raw, instance.factuals, assigned)
     table = pd.DataFrame(shares).rename_axis("feature").reset_index()
     table = table.iloc[table[list(shares)].max(axis=1).sort_values(ascending=False, kind="stable").index]
@@ -53,22 +53,22 @@ def face(data: PaperData) -> pd.DataFrame:
     probability = classifier(data).predict_proba(data.frame)[:, 1]
     test = data.split[1]
     graph = FeasibilityGraph.build(data.space, data.raw[test], data.eps)
-    known = Reachability.of(graph)
-    missed = np.flatnonzero((probability[test] <= 0.5) & (data.target[test] == 1))
-    offered = np.flatnonzero(probability[test] > CONFIDENT)
-    straight = Instance.of(graph, known, missed, offered)
-    paths = Instance.of(graph, known, missed, offered, cost="path", weights=edge_weights(graph, "inverse", "scott"))
+    reach = Reachability.of(graph)
+    false_negatives = np.flatnonzero((probability[test] <= 0.5) & (data.target[test] == 1))
+    candidates = np.flatnonzero(probability[test] > CONFIDENT)
+    straight = Instance.of(graph, reach, false_negatives, candidates)
+    paths = Instance.of(graph, reach, false_negatives, candidates, cost="path", weights=edge_weights(graph, "inverse", "scott"))
     return pd.DataFrame(_face(data.name, straight, paths))
 
 
 def _face(name: str, straight: Instance, paths: Instance) -> Iterator[dict[str, Any]]:
     best = {"L2": straight.nearest, "W": paths.nearest}
     for k in KS:
-        most = largest_coverage(straight, k, np.inf, budget=BUDGET)
-        found = centers(straight, k, most.covered / straight.size, budget=BUDGET)
-        served = assignment(straight, found.chosen, found.cost)[0] >= 0
-        line: dict[str, Any] = {"dataset": name, "k": k, "coverage": float(served.mean()), "optimal": found.optimal}
-        for kind, one in (("L2", straight), ("W", paths)):
-            paid = one.to(found.chosen).min(axis=1)[served]
-            line |= {f"FGCE {kind}": float(paid.mean()), f"FACE {kind}": float(best[kind][served].mean())}
+        coverage = largest_coverage(straight, k, np.inf, budget=BUDGET)
+        solution = centers(straight, k, coverage.covered / straight.size, budget=BUDGET)
+        covered = assignment(straight, solution.chosen, solution.cost)[0] >= 0
+        line: dict[str, Any] = {"dataset": name, "k": k, "coverage": float(covered.mean()), "optimal": solution.optimal}
+        for kind, instance in (("L2", straight), ("W", paths)):
+            costs = instance.to(solution.chosen).min(axis=1)[covered]
+            line |= {f"FGCE {kind}": float(costs.mean()), f"FACE {kind}": float(best[kind][covered].mean())}
         yield line

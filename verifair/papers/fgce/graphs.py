@@ -49,31 +49,31 @@ def cut(density: float) -> float:
 
 
 def _groups(data: PaperData) -> Iterator[dict[str, Any]]:
-    own = None if data.name == "COMPAS" else {**TABLE_I, **TABLE_VII}[data.name]
-    printed = {data.name: (data.eps, own)}
+    table = None if data.name == "COMPAS" else {**TABLE_I, **TABLE_VII}[data.name]
+    printed = {data.name: (data.eps, table)}
     if data.name == "HELOC":
         printed["HELOC, table I's COMPAS"] = (COMPAS_IS_HELOC_AT, TABLE_I["COMPAS"])
     for name, (eps, paper) in printed.items():
         for group, ours in enumerate(group_counts(data, eps)):
-            theirs = paper[group] if paper else None
+            printed_group = paper[group] if paper else None
             yield {
                 "dataset": name, "eps": eps, "group": data.groups[group], "nodes": ours.nodes, "strong": ours.strong,
-                "weak": ours.weak, "density %": ours.density, "paper's": _told(theirs),
-                "agree": "-" if theirs is None else _told(ours) == _told(theirs),
+                "weak": ours.weak, "density %": ours.density, "paper's": _text(printed_group),
+                "agree": "-" if printed_group is None else _text(ours) == _text(printed_group),
             }
 
 
-def _told(one: GraphCounts | GraphStatistics | None) -> str:
-    return f"{one.nodes} / {one.strong} / {one.weak} / {cut(one.density):.2f}" if one else "not printed"
+def _text(counts: GraphCounts | GraphStatistics | None) -> str:
+    return f"{counts.nodes} / {counts.strong} / {counts.weak} / {cut(counts.density):.2f}" if counts else "not printed"
 
 
 def _curve(data: PaperData) -> Iterator[dict[str, Any]]:
     for eps in CURVES[data.name]:
         graph = FeasibilityGraph.build(data.space, data.raw, eps)
-        found = GraphStatistics.of(graph)
+        statistics = GraphStatistics.of(graph)
         printed = FIGURE_1_STUDENT[eps] if data.name == "Student" else None
         yield {
             "dataset": data.name, "eps": eps, "alone": int(graph.alone.sum()), "connected %": 100 * float(np.mean(~graph.alone)),
-            "strong": found.strong, "weak": found.weak, "density %": found.density,
+            "strong": statistics.strong, "weak": statistics.weak, "density %": statistics.density,
             "authors': strong, weak, density %": f"{printed[0]} {printed[1]} {printed[3]:.4g}" if printed else "figure only",
         }

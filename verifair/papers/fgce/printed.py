@@ -79,8 +79,8 @@ def _long(blocks: Mapping[str, str], argument: str, value: str) -> pd.DataFrame:
         for row in block.strip().splitlines():
             x, *cells = map(float, row.split())
             for group in (0, 1):
-                sp, found, auc = cells[3 * group : 3 * group + 3]
-                lines.append({"dataset": dataset, argument: x, "group": group, "sp": sp, value: found, "auc": auc})
+                sp, result, auc = cells[3 * group : 3 * group + 3]
+                lines.append({"dataset": dataset, argument: x, "group": group, "sp": sp, value: result, "auc": auc})
     return pd.DataFrame(lines)
 
 
@@ -261,8 +261,8 @@ def _baselines() -> pd.DataFrame:
     for dataset, block in BASELINES.items():
         for row in block.strip().splitlines():
             eps, freed, *cells = row.split()
-            for place, method in enumerate(("AReS", "GLOBE-CE", "FGCE")):
-                size, covered, cost = map(float, cells[3 * place : 3 * place + 3])
+            for k, method in enumerate(("AReS", "GLOBE-CE", "FGCE")):
+                size, covered, cost = map(float, cells[3 * k : 3 * k + 3])
                 lines.append(
                     {"dataset": dataset, "eps": float("inf") if eps == "-" else float(eps), "freed": freed, "method": method,
                      "k": int(size), "coverage": covered / 100, "cost": cost}

@@ -73,32 +73,32 @@ def _burden(data: PaperData, pair: Pair) -> Iterator[dict[str, Any]]:
         started = time.perf_counter()
         ours = reach(pair[group], budget=BUDGET)
         seconds = time.perf_counter() - started
-        wide = reach(everyone[group], budget=BUDGET)
+        overall = reach(everyone[group], budget=BUDGET)
         yield {
             "dataset": data.name, "group": data.groups[group], "X": pair[group].size, "components": len(pair[group].blocks),
             "hopeless": len(pair[group].hopeless), "candidates": len(pair[group].columns), "k0": ours.k0, "paper's k0": paper.k0,
             "d0": ours.d0, "paper's d0": paper.d0, "optimal": ours.optimal, "s": seconds,
-            "all: X": everyone[group].size, "all: k0": wide.k0, "all: d0": wide.d0, "all: optimal": wide.optimal,
+            "all: X": everyone[group].size, "all: k0": overall.k0, "all: d0": overall.d0, "all: optimal": overall.optimal,
         }
 
 
 def areas(data: PaperData, tables: Sequence[pd.DataFrame], along: str) -> pd.DataFrame:
     """Cells of kAUC (along d) or dAUC (along k), beside the paper's."""
-    by, printed = ("k", TABLES_III_IX) if along == "d" else ("d", TABLES_IV_X)
+    index, printed = ("k", TABLES_III_IX) if along == "d" else ("d", TABLES_IV_X)
     parts = []
     for group, table in enumerate(tables):
-        paper = printed[(printed["dataset"] == data.name) & (printed["group"] == group)].set_index(by)
-        exact, greedy = (curves(table, along, of).set_index(by) for of in ("coverage", "greedy"))
-        found = pd.DataFrame({
+        paper = printed[(printed["dataset"] == data.name) & (printed["group"] == group)].set_index(index)
+        exact, greedy = (curves(table, along, kind).set_index(index) for kind in ("coverage", "greedy"))
+        cells = pd.DataFrame({
             "sp": exact["saturation"], "paper's sp": paper["sp"],
             "coverage": exact["largest"], "paper's coverage": paper["coverage"],
             "auc": exact["score"], "greedy's auc": greedy["score"], "paper's auc": paper["auc"],
         })
-        found.insert(0, "group", group)
-        parts.append(found.reset_index())
-    out = pd.concat(parts, ignore_index=True)
-    out.insert(0, "dataset", data.name)
-    return out
+        cells.insert(0, "group", group)
+        parts.append(cells.reset_index())
+    result = pd.concat(parts, ignore_index=True)
+    result.insert(0, "dataset", data.name)
+    return result
 
 
 def _costareas(data: PaperData, pair: Pair) -> pd.DataFrame:
@@ -107,18 +107,18 @@ def _costareas(data: PaperData, pair: Pair) -> pd.DataFrame:
     ks = range(1, max(10, int(printed["sp"].max())) + 1)
     coverages = sorted(printed["c"].unique())
     tables = [cost_table(instance, ks, coverages, budget=BUDGET) for instance in pair]
-    wide = pd.concat([table.assign(group=group) for group, table in enumerate(tables)]).pivot(
+    costs = pd.concat([table.assign(group=group) for group, table in enumerate(tables)]).pivot(
         index="k", columns=["group", "c"], values="cost"
     )
-    common = wide[np.isfinite(wide).all(axis=1)]
-    floor = float(common.min().min()) * (common.index[-1] - common.index[0])
+    finite = costs[np.isfinite(costs).all(axis=1)]
+    floor = float(finite.min().min()) * (finite.index[-1] - finite.index[0])
     optimal = pd.concat(tables)["optimal"].all()
     lines = []
     for cell in printed.itertuples():
-        own = wide[(cell.group, cell.c)]
+        cost = costs[(cell.group, cell.c)]
         lines.append({
-            "dataset": data.name, "c": cell.c, "group": cell.group, "sp": own.idxmin(), "paper's sp": cell.sp, "cost": own.min(),
-            "paper's cost": cell.cost, "auc": auc(common.index, common[(cell.group, cell.c)]) / floor, "paper's auc": cell.auc,
-            "k": f"{common.index[0]} to {common.index[-1]}", "all optimal": optimal,
+            "dataset": data.name, "c": cell.c, "group": cell.group, "sp": cost.idxmin(), "paper's sp": cell.sp, "cost": cost.min(),
+            "paper's cost": cell.cost, "auc": auc(finite.index, finite[(cell.group, cell.c)]) / floor, "paper's auc": cell.auc,
+            "k": f"{finite.index[0]} to {finite.index[-1]}", "all optimal": optimal,
         })
     return pd.DataFrame(lines)

@@ -44,10 +44,10 @@ class Question:
 def question(request: Request) -> Question:
     """Return the question for Adult (age by decades, race and sex, K = 90) or Bank (nine ages)."""
     adult = request.dataset.startswith("AC")
-    found = declared(request, ranges={} if adult else {"age": NINE_AGES})
+    result = declared(request, ranges={} if adult else {"age": NINE_AGES})
     protected = ("age", "race", "sex") if adult else ("age",)
     values = {"age": range(10, 100, 10) if adult else range(1, 10)}
-    return replace(found, protected=protected, values=values)
+    return replace(result, protected=protected, values=values)
 
 
 def declared(request: Request, ranges: Mapping[str, tuple[int, int]] | None = None) -> Question:

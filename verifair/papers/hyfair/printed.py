@@ -117,8 +117,8 @@ def table_1() -> pd.DataFrame:
     lines = []
     for row in TABLE_1.strip().splitlines():
         network, *cells = row.split()
-        for place, solver in enumerate(("smt", "milp")):
-            values = [float(cell.replace("N/A", "nan")) for cell in cells[4 * place : 4 * place + 4]]
+        for k, solver in enumerate(("smt", "milp")):
+            values = [float(cell.replace("N/A", "nan")) for cell in cells[4 * k : 4 * k + 4]]
             lines.append({"network": network, "method": solver, **dict(zip(_own(COLUMNS_1), values, strict=True))})
     return pd.DataFrame(lines)
 

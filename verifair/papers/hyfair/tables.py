@@ -40,7 +40,7 @@ from verifair.systems.hyfair.search.space import Space
 EPSILON = 0.05
 ALL = 10**9
 """A search does not end at the largest k: what it meets there is counted."""
-MOST = 1_000_000
+MAX_INSTANCES = 1_000_000
 """People listed at most: more than any time limit allows."""
 ROUNDS = 3
 """Clusters that table IV's rules are about, each outside the rules of those before."""
@@ -57,22 +57,22 @@ def instances(request: Request) -> pd.DataFrame:
 
     Protected are Fairify's attributes: of Adult race and sex, of Bank age.
     """
-    asked = question(request)
-    protected = tuple(name for name in asked.protected if name in asked.schema.protected_names)
-    space = Space.of(KDiscrimination(network=asked.network, schema=asked.schema, protected=protected))
-    query = IndividualFairness(network=asked.network, schema=asked.schema, protected=protected, epsilon=EPSILON, differ="any")
+    setup = question(request)
+    protected = tuple(name for name in setup.protected if name in setup.schema.protected_names)
+    space = Space.of(KDiscrimination(network=setup.network, schema=setup.schema, protected=protected))
+    query = IndividualFairness(network=setup.network, schema=setup.schema, protected=protected, epsilon=EPSILON, differ="any")
     lines: list[dict[str, Any]] = []
     for method, solver in _solvers():
         line = {"network": request.dataset, "method": method, "solver": solver or "verifair"}
         budget = Budget(seconds=request.seconds, seed=request.seed)
         try:
-            found = counterexamples(query, MOST, budget=budget, method=method, solver=solver)
+            result = counterexamples(query, MAX_INSTANCES, budget=budget, method=method, solver=solver)
         except LicenceLimit:
             lines.append({**line, "#ID": np.nan, "T.1st": np.nan, "k of the first": np.nan, "largest k": np.nan})
             continue
-        k = space.count(_rows(asked.schema, [one.x for one in found.found])) if found.found else np.empty(0)
+        k = space.count(_rows(setup.schema, [witness.x for witness in result.found])) if result.found else np.empty(0)
         lines.append({
-            **line, "#ID": len(found.found), "T.1st": found.first_seconds,
+            **line, "#ID": len(result.found), "T.1st": result.first_seconds,
             "k of the first": float(k[0]) if len(k) else np.nan, "largest k": float(k.max()) if len(k) else np.nan,
         })
     ours = pd.DataFrame(lines).astype({"T.1st": float})
@@ -82,20 +82,20 @@ def instances(request: Request) -> pd.DataFrame:
 def _solvers() -> Iterator[tuple[str, str | None]]:
     """Yield (name in table I, solver): our search, and each installed MIP and SMT solver."""
     yield "bnb", None
-    for one in registry.backends():
-        if one.is_available() and Capability.MIP in one.capabilities:
-            yield ("smt" if Capability.CLAUSES in one.capabilities else "milp"), one.name
+    for backend in registry.backends():
+        if backend.is_available() and Capability.MIP in backend.capabilities:
+            yield ("smt" if Capability.CLAUSES in backend.capabilities else "milp"), backend.name
 
 
 def searches(request: Request) -> pd.DataFrame:
     """Table II: random walk, annealing, and annealing among neighbours, in the same time."""
-    asked, lines = question(request), list[dict[str, Any]]()
-    query, rows = asked.clusters, asked.schema.raw(asked.table.frame)
+    setup, lines = question(request), list[dict[str, Any]]()
+    query, rows = setup.clusters, setup.schema.raw(setup.table.frame)
     for method in METHODS:
-        found = search_clusters(query, method=method, data=rows, seconds=request.seconds, seed=request.seed, enough=ALL)
-        s = found.statistics
+        result = search_clusters(query, method=method, data=rows, seconds=request.seconds, seed=request.seed, enough=ALL)
+        s = result.statistics
         lines.append({
-            "network": request.dataset, "search": method, "iterations": s.iterations, "rows": s.rows, "Max.K": found.k,
+            "network": request.dataset, "search": method, "iterations": s.iterations, "rows": s.rows, "Max.K": result.k,
             "Avg.K": s.mean_k, "T.1st": s.first_seconds, "#ID": s.instances, "Succ.rate": 100 * s.success_rate,
             "#ID.maxK": s.at_best, "T.maxK": s.best_seconds,
         })
@@ -104,39 +104,39 @@ def searches(request: Request) -> pd.DataFrame:
 
 def explanations(request: Request) -> pd.DataFrame:
     """Table III: rules about the worst cluster, beside local surrogates as LIME fits them."""
-    asked = question(request)
-    found = _explained(request, asked, 1)
-    space, rows = Space.of(asked.clusters), asked.schema.raw(asked.table.train)
+    setup = question(request)
+    result = _explained(request, setup, 1)
+    space, rows = Space.of(setup.clusters), setup.schema.raw(setup.table.train)
     severity = severity_of(space, "k")
-    fitted = [lime.surrogates(space, one.centre, severity, rows=rows, seed=request.seed) for one in found.found]
-    lines = lime.comparison(asked.schema, found.found, fitted)
+    fitted = [lime.surrogates(space, cluster.centre, severity, rows=rows, seed=request.seed) for cluster in result.found]
+    lines = lime.comparison(setup.schema, result.found, fitted)
     ours = pd.DataFrame([{"network": request.dataset, **line.model_dump(by_alias=True, exclude={"features"})} for line in lines])
     return ours.merge(table_3(), how="left", on=["network", "method"])
 
 
 def mitigations(request: Request) -> pd.DataFrame:
     """Table IV: the network and the retrained one, without and with a guardrail of rules about ROUNDS clusters."""
-    asked = question(request)
-    found = _explained(request, asked, ROUNDS)
-    rules, table, query = snapped(found.rules, asked.schema), asked.table, asked.clusters
-    centres = np.stack([one.centre for one in found.found])
+    setup = question(request)
+    result = _explained(request, setup, ROUNDS)
+    rules, table, query = snapped(result.rules, setup.schema), setup.table, setup.clusters
+    centres = np.stack([cluster.centre for cluster in result.found])
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "retrained.onnx"
         retrain(Space.of(query), table, centres, path, seed=request.seed)
         networks = ("original", query), ("retrained", with_network(query, read_onnx(path)))
-        on = EffectData(
-            data=asked.schema.raw(table.test), labels=asked.schema.labels(table.test), clusters=None, iterations=ITERATIONS,
+        effect_data = EffectData(
+            data=setup.schema.raw(table.test), labels=setup.schema.labels(table.test), clusters=None, iterations=ITERATIONS,
             budget=Budget(seconds=request.seconds, nodes=None, seed=request.seed),
         )
-        guarded = ("", ()), (" + rules", rules)
-        effects = [effect(name + suffix, one, chosen, on) for name, one in networks for suffix, chosen in guarded]
+        rule_sets = ("", ()), (" + rules", rules)
+        effects = [effect(name + suffix, q, chosen, effect_data) for name, q in networks for suffix, chosen in rule_sets]
     ours = pd.DataFrame([
         {
-            "network": request.dataset, "intervention": one.intervention, "accuracy, %": _percent(one.accuracy),
-            "refused, %": _percent(one.abstained), "Max.K": one.max_k, "Avg.K": one.mean_k, "#ID": one.instances,
-            "Succ.rate": _percent(one.success_rate), "#ID.maxK": one.at_best,
+            "network": request.dataset, "intervention": e.intervention, "accuracy, %": _percent(e.accuracy),
+            "refused, %": _percent(e.abstained), "Max.K": e.max_k, "Avg.K": e.mean_k, "#ID": e.instances,
+            "Succ.rate": _percent(e.success_rate), "#ID.maxK": e.at_best,
         }
-        for one in effects
+        for e in effects
     ])
     return ours.astype({"Avg.K": float}).merge(table_4(), how="left", on=["network", "intervention"])
 
@@ -147,45 +147,45 @@ def prices(request: Request) -> pd.DataFrame:
 
     Bank has nine ages here: with two, k is at most 2.
     """
-    asked = question(request) if request.dataset.startswith("BM") else declared(request)
-    query, lines = asked.clusters, list[dict[str, Any]]()
+    setup = question(request) if request.dataset.startswith("BM") else declared(request)
+    query, lines = setup.clusters, list[dict[str, Any]]()
     with TemporaryDirectory() as scratch:
-        for times in range(RETRAININGS + 1):
-            if times:
-                path = Path(scratch) / f"{times}.onnx"
-                query = _retrained(query, asked.table, path, seconds=request.seconds, seed=request.seed + times)
-            before = largest(query, request.seconds, request.seed)
-            first = lines[0]["gap met"] if lines else before.lower
-            line = {"network": request.dataset, "retrained": times, "gap met": before.lower}
-            lines += [line | one for one in _priced(query, asked, request, before.upper, [part * first for part in PARTS_OF_GAP])]
+        for round_number in range(RETRAININGS + 1):
+            if round_number:
+                path = Path(scratch) / f"{round_number}.onnx"
+                query = _retrained(query, setup.table, path, seconds=request.seconds, seed=request.seed + round_number)
+            gap = largest(query, request.seconds, request.seed)
+            first_gap = lines[0]["gap met"] if lines else gap.lower
+            line = {"network": request.dataset, "retrained": round_number, "gap met": gap.lower}
+            lines += [line | row for row in _priced(query, setup, request, gap.upper, [part * first_gap for part in PARTS_OF_GAP])]
     return pd.DataFrame(lines)
 
 
 def _priced(
-    query: KDiscrimination, asked: Question, request: Request, certified: float, targets: Sequence[float]
+    query: KDiscrimination, setup: Question, request: Request, certified: float, targets: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Return a line for a network without a guardrail, with the gap certified so far, and one for each target."""
-    schema, table = asked.schema, asked.table
+    schema, table = setup.schema, setup.table
     train, test, labels = schema.raw(table.train), schema.raw(table.test), schema.labels(table.test)
-    most = kmax(query, budget=Budget(seconds=request.seconds, seed=request.seed), start=train)
-    work = Tightening(question=query, given=(), rows=train, seed=request.seed)
+    largest_k = kmax(query, budget=Budget(seconds=request.seconds, seed=request.seed), start=train)
+    tightening = Tightening(question=query, given=(), rows=train, seed=request.seed)
     accuracy, _ = score(query.network, schema, (), test, labels)
-    lines = [_price("none", certified, most.upper, 0.0, 1.0, accuracy)]
+    lines = [_price("none", certified, largest_k.upper, 0.0, 1.0, accuracy)]
     for part, target in zip(PARTS_OF_GAP, targets, strict=True):
         try:
-            found = work.towards(target, request.seconds)
+            guardrail = tightening.towards(target, request.seconds)
         except QueryError:  # nothing was proved
             lines.append(_price(f"{part:g}", target, 0, 1.0, 0.0, None))
             continue
-        k = min(most.upper, found.most_buckets(query.buckets))
-        if not check(found.certificate, network=query.network, schema=outside(query, found.rules).schema).accepted:
+        k = min(largest_k.upper, guardrail.most_buckets(query.buckets))
+        if not check(guardrail.certificate, network=query.network, schema=outside(query, guardrail.rules).schema).accepted:
             raise AssertionError(f"{request.dataset}: the certificate of a gap of {target:g} is rejected")
-        accuracy, refused = score(query.network, schema, found.rules, test, labels)
-        lines.append(_price(f"{part:g}", target, k, refused, found.domain, accuracy))
+        accuracy, refused = score(query.network, schema, guardrail.rules, test, labels)
+        lines.append(_price(f"{part:g}", target, k, refused, guardrail.domain, accuracy))
     for n in reversed(range(1, len(lines) - 1)):  # rules with a smaller gap that refuse no more also serve a larger target
         if lines[n + 1]["refused, %"] <= lines[n]["refused, %"]:
             lines[n] = lines[n + 1] | {"part of it": lines[n]["part of it"]}
-    return [{"k met": most.lower} | line for line in lines]
+    return [{"k met": largest_k.lower} | line for line in lines]
 
 
 def _retrained(query: KDiscrimination, table: Dataset, out: Path, *, seconds: float, seed: int) -> KDiscrimination:
@@ -203,9 +203,9 @@ def _price(part: str, gap: float, k: int, refused: float, domain: float, accurac
     }
 
 
-def _explained(request: Request, asked: Question, rounds: int) -> Rounds:
-    own, rows = Budget(seconds=request.seconds, nodes=None, seed=request.seed), asked.schema.raw(asked.table.train)
-    return explain_rounds(asked.clusters, ExplainSettings(rounds=rounds), budget=own, rows=rows)
+def _explained(request: Request, setup: Question, rounds: int) -> Rounds:
+    budget, rows = Budget(seconds=request.seconds, nodes=None, seed=request.seed), setup.schema.raw(setup.table.train)
+    return explain_rounds(setup.clusters, ExplainSettings(rounds=rounds), budget=budget, rows=rows)
 
 
 def _percent(share: float | None) -> float:
