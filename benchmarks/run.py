@@ -44,9 +44,9 @@ FIXED = {"race_partitions": {"race": True}, "deep_partitions": {"deep": True}}
 
 def case(name: str) -> Callable[..., object]:
     """Return the comparison's `run`, imported on demand."""
-    found: Callable[..., object] = import_module(f"benchmarks.{CASES[name]}").run
+    comparison: Callable[..., object] = import_module(f"benchmarks.{CASES[name]}").run
     fixed = FIXED.get(name)
-    return found if fixed is None else partial(found, **fixed)
+    return comparison if fixed is None else partial(comparison, **fixed)
 
 
 def options_of(name: str, words: list[str]) -> dict[str, Any]:
@@ -63,16 +63,16 @@ def options_of(name: str, words: list[str]) -> dict[str, Any]:
     for parameter in inspect.signature(run).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
             kind, default = hints[parameter.name], parameter.default
-            many = get_origin(kind) is not None and bool(get_args(kind)) and type(None) not in get_args(kind)
-            of = next(one for one in (get_args(kind) or (kind,)) if one is not type(None))
+            is_list = get_origin(kind) is not None and bool(get_args(kind)) and type(None) not in get_args(kind)
+            item_type = next(t for t in (get_args(kind) or (kind,)) if t is not type(None))
             option: dict[str, Any] = {"default": default, "help": f"default: {default}"}
-            if of is bool:
+            if item_type is bool:
                 option["action"] = argparse.BooleanOptionalAction
             else:
-                option["type"] = of
-            if many:
+                option["type"] = item_type
+            if is_list:
                 option["nargs"] = "*"
-                if of is str and default:
+                if item_type is str and default:
                     option["choices"] = list(default)
             parser.add_argument(f"--{parameter.name.replace('_', '-')}", **option)
     return vars(parser.parse_args(words))
@@ -81,22 +81,22 @@ def options_of(name: str, words: list[str]) -> dict[str, Any]:
 def main() -> int:
     keep_freed()  # as the command does
     names = list(takewhile(CASES.__contains__, sys.argv[1:]))
-    alone = names[0] if len(names) == 1 else None
+    only_name = names[0] if len(names) == 1 else None
     parser = argparse.ArgumentParser(
-        usage="python -m benchmarks.run [NAME ...] [--out FOLDER] [--list]", description=__doc__, add_help=alone is None,
+        usage="python -m benchmarks.run [NAME ...] [--out FOLDER] [--list]", description=__doc__, add_help=only_name is None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder for the CSV files")
     parser.add_argument("--list", action="store_true", help="list the names, and run nothing")
-    options, own = parser.parse_known_args(sys.argv[1 + len(names) :])
+    options, extra = parser.parse_known_args(sys.argv[1 + len(names) :])
     if options.list:
         print(*CASES, sep="\n")
         return 0
-    if own and alone is None:
-        parser.error(f"{own[0]}: no comparison is called so (--list names them), and options of its own go behind one name alone")
+    if extra and only_name is None:
+        parser.error(f"{extra[0]}: no comparison is called so (--list names them), and options of its own go behind one name alone")
     for name in names or CASES:
         try:
-            case(name)(options.out, **options_of(name, own))
+            case(name)(options.out, **options_of(name, extra))
         except Skipped as reason:
             print(f"{name}: skipped, {reason}")
     return 0

@@ -37,16 +37,16 @@ def show(title: str, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 def measured(title: str, lines: Iterator[dict[str, Any]], folder: Path) -> pd.DataFrame:
     """Return the lines as a table; each is also printed at once. Ctrl-C ends the measuring; finished lines are still shown."""
-    kept: list[dict[str, Any]] = []
+    finished: list[dict[str, Any]] = []
     try:
         for line in lines:
-            kept.append(line)
+            finished.append(line)
             print("  ", *(f"{value:.4g}" if isinstance(value, float) else value for value in line.values()), flush=True)
     except KeyboardInterrupt:
-        if kept:
-            show(title, pd.DataFrame(kept), folder)
+        if finished:
+            show(title, pd.DataFrame(finished), folder)
         raise SystemExit("interrupted: the table holds what was measured before") from None
-    return show(title, pd.DataFrame(kept), folder)
+    return show(title, pd.DataFrame(finished), folder)
 
 
 def peak() -> float:

@@ -88,8 +88,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", default=",".join(METHODS), help="which, by comma (default: all three)")
     parser.add_argument("--seed", type=int, default=0, help="seed of every random draw (default: 0)")
     options = parser.parse_args()
-    for given, known in ((options.datasets, SENSITIVE), (options.methods, METHODS)):
-        unknown = sorted(set(given.split(",")) - set(known))
+    for text, known in ((options.datasets, SENSITIVE), (options.methods, METHODS)):
+        unknown = sorted(set(text.split(",")) - set(known))
         if unknown:
             parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(known)}")
     for size in options.hidden:

@@ -35,47 +35,47 @@ def run(folder: Path) -> pd.DataFrame:
     dataset, network = datasets.load("adult"), read_onnx(datasets.network_path("adult"))
     schema = dataset.schema
 
-    def whole() -> None:
+    def full_audit() -> None:
         people = people_of(schema, dataset.frame, "sex")
         reference = Reference.of(people, merit_columns(schema))
         population(audit(network, reference, people.take(np.arange(PEOPLE)), threads=THREADS))
 
     def matching() -> None:
-        match(reference, asked)
+        match(reference, audited)
 
     people = people_of(schema, dataset.frame, "sex")
     reference = Reference.of(people, merit_columns(schema))
-    asked = people.take(np.arange(PEOPLE))
-    matches = match(reference, asked)
-    b = reference.baseline(asked)[matches.individual]
-    x = np.concatenate([asked.x[matches.individual], people.x[matches.row]])
+    audited = people.take(np.arange(PEOPLE))
+    matches = match(reference, audited)
+    b = reference.baseline(audited)[matches.individual]
+    x = np.concatenate([audited.x[matches.individual], people.x[matches.row]])
     b = np.concatenate([b, b])
     jobs: dict[str, Callable[[], Array | None]] = {
-        "whole audit, from table to intervals": whole,
+        "whole audit, from table to intervals": full_audit,
         "matching": matching,
         "exact path integral": lambda: explanations(network, x, b, threads=THREADS),
         f"{STEPS} steps": lambda: explanations(network, x, b, STEPS, threads=THREADS),
         **{f"captum, {STEPS} steps, batch {batch or 'all'}": _captum(network, x, b, batch) for batch in BATCHES},
     }
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    found: dict[str, Array | None] = {}
+    results: dict[str, Array | None] = {}
     for _ in range(ROUNDS):  # interleaved, so that other load on the machine affects all
         for name, job in jobs.items():
             start = time.perf_counter()
-            found[name] = job()
+            results[name] = job()
             seconds[name].append(time.perf_counter() - start)
     captum = min(min(times) for name, times in seconds.items() if name.startswith("captum"))
     change = (network.forward(x) - network.forward(b)) @ np.array([-1.0, 1.0])
-    ours = found[f"{STEPS} steps"]
+    reference_gradients = results[f"{STEPS} steps"]
     lines = []
     for name, times in seconds.items():
-        g = found[name]
+        g = results[name]
         lines.append({
             "what": name, "people": PEOPLE, "attributions": 0 if g is None else len(g), "seconds": min(times),
             "median": np.median(times),
             "captum / this": np.nan if g is None else captum / min(times),
             "completeness": np.nan if g is None else np.abs(g.sum(axis=1) - change).max(),
-            "from ours": np.abs(g - ours).max() if g is not None and ours is not None else np.nan,
+            "from ours": np.abs(g - reference_gradients).max() if g is not None and reference_gradients is not None else np.nan,
         })
     return show("CEC audit: Adult, sex, network (100, 50), best of three interleaved rounds", pd.DataFrame(lines), folder)
 
@@ -100,9 +100,9 @@ def _captum(network: Network, x: Array, b: Array, batch: int | None) -> Callable
     inputs = torch.from_numpy(x.astype(np.float32)), torch.from_numpy(b.astype(np.float32))
 
     def attribute() -> Array:
-        found = IntegratedGradients(margin).attribute(
+        attributions = IntegratedGradients(margin).attribute(
             *inputs, n_steps=STEPS, method="riemann_middle", internal_batch_size=batch
         )
-        return np.asarray(found.detach().numpy(), dtype=float)
+        return np.asarray(attributions.detach().numpy(), dtype=float)
 
     return attribute

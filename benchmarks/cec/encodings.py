@@ -38,5 +38,5 @@ def _lines(folds: Sequence[int]) -> Iterator[dict[str, Any]]:
         for loss in TRAINED:
             eo, cec = LOSSES[loss]
             for fold in folds:
-                found = audited(encoded, fold, "cec", ConsistencyTerms(lambda_eo=eo, lambda_cec=cec))
-                yield {"inputs": kind, "loss": loss, "fold": fold, **{name: found[name] for name in COLUMNS}}
+                measures = audited(encoded, fold, "cec", ConsistencyTerms(lambda_eo=eo, lambda_cec=cec))
+                yield {"inputs": kind, "loss": loss, "fold": fold, **{name: measures[name] for name in COLUMNS}}

@@ -36,7 +36,7 @@ LOSSES = (0.01, 0.03, 0.1)
 """Of AUC, that the floors allow."""
 PLAIN = "unconstrained"
 RIVALS = tuple(method for method in METHODS if method not in (*OURS, "cec"))
-KEPT = ("AUC", "variance", "positive", "F1", "EO gap", "CEC", "CEC within", "PFR", "B")
+MEASURES = ("AUC", "variance", "positive", "F1", "EO gap", "CEC", "CEC within", "PFR", "B")
 
 
 def run(
@@ -80,9 +80,9 @@ def _one(case: Case, fold: int, rows: int, label: str, method: str, terms: Consi
     started = time.process_time()
     decider = train_decider(method, train, case.columns, loop=replace(CEC_LOOP, seed=fold), consistency=terms)
     seconds = time.process_time() - started
-    found = measured(decider, case.columns, train, test)
+    values = measured(decider, case.columns, train, test)
     line: dict[str, Any] = {"dataset": case.name, "method": label, "fold": fold, "train": len(train), "test": len(test)}
-    line |= {name: float(found[name]) for name in KEPT} | {"excess": found["CEC"] - found["CEC within"], "CPU s": seconds}
+    line |= {name: float(values[name]) for name in MEASURES} | {"excess": values["CEC"] - values["CEC within"], "CPU s": seconds}
     path.write_text(json.dumps(line, default=float) + "\n")
     print("  ".join(f"{name} {value:.4g}" if isinstance(value, float) else str(value) for name, value in line.items()), flush=True)
 
@@ -97,18 +97,18 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
     """Return a line for each dataset and method: means over the folds that the unconstrained network also has."""
     order = {name: n for n, name in enumerate([*SENSITIVE, *METHODS])}
     lines = []
-    for name, part in sorted(results.groupby("dataset"), key=lambda one: order[one[0]]):
+    for name, part in sorted(results.groupby("dataset"), key=lambda pair: order[pair[0]]):
         plain = part[part["method"] == PLAIN].set_index("fold")
-        for method, own in sorted(part.groupby("method"), key=lambda one: (order.get(one[0], len(order)), one[0])):
+        for method, own in sorted(part.groupby("method"), key=lambda pair: (order.get(pair[0], len(order)), pair[0])):
             own = own[own["fold"].isin(plain.index)]
-            lost = own["AUC"].to_numpy() - plain.loc[own["fold"], "AUC"].to_numpy()
-            kept = own["variance"].mean() / plain.loc[own["fold"], "variance"].mean()
+            change = own["AUC"].to_numpy() - plain.loc[own["fold"], "AUC"].to_numpy()
+            variance_ratio = own["variance"].mean() / plain.loc[own["fold"], "variance"].mean()
             lines.append({
                 "dataset": name, "method": method, "folds": len(own), "train": int(own["train"].mean()), "AUC": own["AUC"].mean(),
-                "AUC lost": -float(lost.mean()), "CEC": own["CEC"].mean(), "± CEC": own["CEC"].std(ddof=0),
+                "AUC lost": -float(change.mean()), "CEC": own["CEC"].mean(), "± CEC": own["CEC"].std(ddof=0),
                 "excess": own["excess"].mean(), "± excess": own["excess"].std(ddof=0), "variance": own["variance"].mean(),
                 "positive": own["positive"].mean(), "F1": own["F1"].mean(), "EO gap": own["EO gap"].mean(),
-                "counts": bool(-lost.mean() <= NEAR and kept >= VARIANCE), "CPU s": own["CPU s"].mean(),
+                "counts": bool(-change.mean() <= NEAR and variance_ratio >= VARIANCE), "CPU s": own["CPU s"].mean(),
             })
     return pd.DataFrame(lines)
 
@@ -122,12 +122,12 @@ def bar(table: pd.DataFrame) -> pd.DataFrame:
         if not len(ours) or not len(rivals):
             continue
         best = ours.loc[ours["CEC"].idxmin()]
-        least = rivals["excess"].abs()
+        excess = rivals["excess"].abs()
         lines.append({
             "dataset": name, "ours": best["method"], "AUC lost": best["AUC lost"], "CEC": best["CEC"],
-            "lowest CEC of theirs": rivals["CEC"].min(), "excess": best["excess"], "lowest excess of theirs": least.min(),
-            "of": rivals.loc[least.idxmin(), "method"],
-            "met": best["CEC"] < rivals["CEC"].min() and abs(best["excess"]) < least.min(),
+            "lowest CEC of theirs": rivals["CEC"].min(), "excess": best["excess"], "lowest excess of theirs": excess.min(),
+            "of": rivals.loc[excess.idxmin(), "method"],
+            "met": best["CEC"] < rivals["CEC"].min() and abs(best["excess"]) < excess.min(),
         })
     return pd.DataFrame(lines)
 
@@ -135,18 +135,18 @@ def bar(table: pd.DataFrame) -> pd.DataFrame:
 def draw(table: pd.DataFrame, path: Path) -> None:
     """CEC (above) and excess (below) against AUC, a column for each dataset; grey: more than NEAR below the unconstrained AUC."""
     names, methods = list(dict.fromkeys(table["dataset"])), list(dict.fromkeys(table["method"]))
-    with figure(path, (5.2 * len(names), 8.2), 2, len(names)) as drawn:
-        for number, axis in enumerate(drawn.axes):
-            name, of = names[number % len(names)], ("CEC", "excess")[number // len(names)]
+    with figure(path, (5.2 * len(names), 8.2), 2, len(names)) as picture:
+        for number, axis in enumerate(picture.axes):
+            name, key = names[number % len(names)], ("CEC", "excess")[number // len(names)]
             part = table[table["dataset"] == name].set_index("method")
-            for place, method in enumerate(methods):
+            for k, method in enumerate(methods):
                 if method in part.index:
-                    at, color = part.loc[method], COLORS[place % len(COLORS)]
+                    point, color = part.loc[method], COLORS[k % len(COLORS)]
                     axis.errorbar(
-                        at["AUC"], at[of], yerr=at[f"± {of}"], fmt=MARKERS[place % len(MARKERS)], color=color, capsize=2,
-                        mfc=color if at["counts"] else "white", label=method,
+                        point["AUC"], point[key], yerr=point[f"± {key}"], fmt=MARKERS[k % len(MARKERS)], color=color, capsize=2,
+                        mfc=color if point["counts"] else "white", label=method,
                     )
             left = axis.get_xlim()[0]
             axis.axvspan(left, part.loc[PLAIN, "AUC"] - NEAR, color="0.9", zorder=0)
-            axis.set(xlim=(left, None), xlabel="AUC", ylabel=of, title=name)
-        drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+            axis.set(xlim=(left, None), xlabel="AUC", ylabel=key, title=name)
+        picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)

@@ -86,10 +86,10 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     schema, sensitive = case.data.schema, SENSITIVE[case.name]
     train, test = list(case.splits())[fold]
     reference, people = Reference.of(case.people.take(train), case.columns.merit), case.people.take(test)
-    found = audit(network, reference, people)
-    some = people.take(np.arange(min(CERTIFIED_PEOPLE, len(people))))
+    audited = audit(network, reference, people)
+    sample = people.take(np.arange(min(CERTIFIED_PEOPLE, len(people))))
     budget = Budget(seconds=seconds)
-    proved = certify_consistency(network, schema, audit(network, reference, some), reference, some, DELTA, budget=budget)
+    proved = certify_consistency(network, schema, audit(network, reference, sample), reference, sample, DELTA, budget=budget)
     pba = PersistentBias(network=network, schema=schema, sensitive=sensitive, delta=[DELTA])
     rows = Stream.of(case.data.frame.iloc[test].reset_index(drop=True))
     verdicts = decide_rows(pba, TableStream.of(network, schema, rows, [pba]), budget=Budget(seconds=10 * seconds))
@@ -97,14 +97,14 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
         raise Disagreement(f"{case.name}, {method}: a row is proved in both directions")
     biased = _pba_shares(verdicts, pba)
     gap = maximise(ProbabilityGap(network=network, schema=schema, protected=[sensitive]), budget=budget)
-    most = kmax(KDiscrimination(network=network, schema=schema, protected=schema.protected_names, buckets=20), budget=budget)
+    largest_k = kmax(KDiscrimination(network=network, schema=schema, protected=schema.protected_names, buckets=20), budget=budget)
     return {
-        "dataset": case.name, "method": method, "AUC": triviality(found).auc, "variance": triviality(found).variance,
-        "CEC": found.value, "B": float((found.regime == "B").mean()), "PFR": float((~found.same_decision).mean()),
+        "dataset": case.name, "method": method, "AUC": triviality(audited).auc, "variance": triviality(audited).variance,
+        "CEC": audited.value, "B": float((audited.regime == "B").mean()), "PFR": float((~audited.same_decision).mean()),
         "regime A": proved.candidates, "certified A": proved.share, **biased, "PBA gap": float(np.ptp(list(biased.values()))),
         "unknown": int(verdicts.tally("status").set_index("status")["number"].get("unknown", 0)),
-        "gap witness": gap.lower, "gap bound": gap.upper, "k found": most.lower,
-        "k bound": most.upper, "K": most.combinations,
+        "gap witness": gap.lower, "gap bound": gap.upper, "k found": largest_k.lower,
+        "k bound": largest_k.upper, "K": largest_k.combinations,
     }
 
 
@@ -121,8 +121,8 @@ def _ranks(table: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for dataset, group in table.groupby("dataset", sort=False):
         for column in COMPARED:
-            both = group[["CEC", column]].dropna()
-            varies = len(both) > 2 and both.nunique().min() > 1
-            rho, p = spearmanr(both["CEC"], both[column]) if varies else (np.nan, np.nan)
-            lines.append({"dataset": dataset, "CEC against": column, "methods": len(both), "rho": float(rho), "p": float(p)})
+            scores = group[["CEC", column]].dropna()
+            varies = len(scores) > 2 and scores.nunique().min() > 1
+            rho, p = spearmanr(scores["CEC"], scores[column]) if varies else (np.nan, np.nan)
+            lines.append({"dataset": dataset, "CEC against": column, "methods": len(scores), "rho": float(rho), "p": float(p)})
     return pd.DataFrame(lines)

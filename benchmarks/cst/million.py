@@ -33,20 +33,20 @@ def run(folder: Path, *, rows: Sequence[int] = ROWS, threads: int = 2) -> list[p
 
 
 def _one(rows: int, threads: int) -> dict[str, Any]:
-    before = peak()
+    peak_before = peak()
     started = time.perf_counter()
     frame = datasets.loan(rows).frame
-    drawn = time.perf_counter()
+    drawn_at = time.perf_counter()
     test = audit("loan", frame).estimator(k=K, threads=threads).fit(frame)
-    fitted = time.perf_counter()
-    (found,) = test.test().values()
-    counts = cases(found)
-    significant = [int(found.claims("CST", k).significant.sum()) for k in K]
-    done = time.perf_counter()
+    fitted_at = time.perf_counter()
+    (result,) = test.test().values()
+    counts = cases(result)
+    significant = [int(result.claims("CST", k).significant.sum()) for k in K]
+    done_at = time.perf_counter()
     return {
-        "rows": len(frame), "complainants": len(found.complainants), "threads": threads, "draw s": round(drawn - started, 2),
-        "fit s": round(fitted - drawn, 2), "test s": round(done - fitted, 1), "all s": round(done - started, 1),
-        "peak MiB": round(peak()), "of which imports": round(before),
-        **{method: " ".join(map(str, found)) for method, found in counts.items()},
+        "rows": len(frame), "complainants": len(result.complainants), "threads": threads, "draw s": round(drawn_at - started, 2),
+        "fit s": round(fitted_at - drawn_at, 2), "test s": round(done_at - fitted_at, 1), "all s": round(done_at - started, 1),
+        "peak MiB": round(peak()), "of which imports": round(peak_before),
+        **{method: " ".join(map(str, numbers)) for method, numbers in counts.items()},
         "CST significant": " ".join(map(str, significant)),
     }

@@ -55,15 +55,15 @@ def run(folder: Path, *, rounds: int = 3, parts: Sequence[str] = PARTS) -> list[
 
 def ours(audit: PublishedQuestion, frame: pd.DataFrame, threads: int) -> Counts:
     """Return the counts from the table, including the fit of the causal model."""
-    found = audit.estimator(k=K, threads=threads).fit(frame).test()
-    return {words: _counts(one) for words, one in found.items()}
+    situations = audit.estimator(k=K, threads=threads).fit(frame).test()
+    return {words: _counts(s) for words, s in situations.items()}
 
 
-def _counts(found: Situations) -> tuple[Array, Array, Array]:
-    for method in found.methods:
-        for k in found.k:
-            found.claims(method, k).significant  # noqa: B018  intervals are part of the work
-    return found.control, found.standard, found.counterfactual
+def _counts(situations: Situations) -> tuple[Array, Array, Array]:
+    for method in situations.methods:
+        for k in situations.k:
+            situations.claims(method, k).significant  # noqa: B018  intervals are part of the work
+    return situations.control, situations.standard, situations.counterfactual
 
 
 def brute(audit: PublishedQuestion, frame: pd.DataFrame) -> Counts:
@@ -72,24 +72,24 @@ def brute(audit: PublishedQuestion, frame: pd.DataFrame) -> Counts:
     refused = (~test.decisions_).astype(float)
     scores = frame[list(test.attributes_)].to_numpy(dtype=float)
     weight = 1 / np.ptp(scores, axis=0) / scores.shape[1]
-    found: Counts = {}
+    result: Counts = {}
     for do in test.interventions():
         ((name, value),) = do.items()
-        mine, theirs = np.flatnonzero(frame[name] != value), np.flatnonzero(frame[name] == value)
+        group, others = np.flatnonzero(frame[name] != value), np.flatnonzero(frame[name] == value)
         tilde = test.counterfactual(do)[0][list(test.attributes_)].to_numpy(dtype=float) * weight
         x = scores * weight
-        found[f"{name} = {value}"] = (
-            shared(x[mine], x[mine], refused[mine], own=True),
-            shared(x[mine], x[theirs], refused[theirs]),
-            shared(tilde, x[theirs], refused[theirs]),
+        result[f"{name} = {value}"] = (
+            shared(x[group], x[group], refused[group], own=True),
+            shared(x[group], x[others], refused[others]),
+            shared(tilde, x[others], refused[others]),
         )
-    return found
+    return result
 
 
 def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) -> Array:
     """Return (K, C) the number of the k nearest points that were refused; ties share. own: the c-th center is the c-th point, and
     not counted."""
-    found = np.empty((len(K), len(centers)))
+    result = np.empty((len(K), len(centers)))
     for begin in range(0, len(centers), CHUNK):
         part = centers[begin : begin + CHUNK]
         gaps = np.zeros((len(part), len(points)))
@@ -102,8 +102,8 @@ def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) 
             edge = np.partition(gaps, k - 1, axis=1)[:, k - 1 : k]
             nearer, tied = gaps < edge, gaps == edge
             share = (k - nearer.sum(axis=1)) / tied.sum(axis=1)
-            found[row, begin : begin + len(part)] = nearer @ refused + share * (tied @ refused)
-    return found
+            result[row, begin : begin + len(part)] = nearer @ refused + share * (tied @ refused)
+    return result
 
 
 def _law_school(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
@@ -115,49 +115,49 @@ def _law_school(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     results: dict[str, Counts] = {}
     for _ in range(rounds):
-        for name, measured in runs.items():
+        for name, work in runs.items():
             started = time.perf_counter()
-            results[name] = measured()
+            results[name] = work()
             seconds[name].append(time.perf_counter() - started)
     base = float(np.median(seconds["verifair, 1 thread"]))
     return [
         {
             "what": f"law school, {len(audit.frame):,} rows, both attributes, four k", "who": name,
-            "s, median": round(float(np.median(spent)), 2), "s, least": round(min(spent), 2),
-            "x verifair, 1 thread": round(float(np.median(spent)) / base, 1),
-            "largest difference of counts": _apart(results[name], results["NumPy, all distances, 1 thread"]),
+            "s, median": round(float(np.median(times)), 2), "s, least": round(min(times), 2),
+            "x verifair, 1 thread": round(float(np.median(times)) / base, 1),
+            "largest difference of counts": _largest_difference(results[name], results["NumPy, all distances, 1 thread"]),
         }
-        for name, spent in seconds.items()
+        for name, times in seconds.items()
     ]
 
 
-def _apart(one: Counts, other: Counts) -> float:
-    return max(float(np.abs(a - b).max()) for words in one for a, b in zip(one[words], other[words], strict=True))
+def _largest_difference(left: Counts, right: Counts) -> float:
+    return max(float(np.abs(a - b).max()) for words in left for a, b in zip(left[words], right[words], strict=True))
 
 
 def _command(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
     """Time the same audit on the command line, from the table's file; most of its time is for the files that it writes."""
-    with tempfile.TemporaryDirectory() as place:
-        table, out = Path(place) / "law.csv", str(Path(place) / "out")
+    with tempfile.TemporaryDirectory() as scratch:
+        table, out = Path(scratch) / "law.csv", str(Path(scratch) / "out")
         audit.frame.to_csv(table, index=False)
         command = [sys.executable, "-c", "from verifair.cli import main; main()", "cst", "--data", str(table)]
         command += ["--causal", str(datasets.causal_path("law_school"))]
-        asked = {
+        variants = {
             "screen": [], "screen, tables, figures": ["--out", out, "--cases", "0"],
             "screen, tables, figures, 10 case files": ["--out", out, "--cases", "5"],
         }
-        spent: dict[str, list[float]] = {which: [] for which in asked}
+        spent: dict[str, list[float]] = {variant: [] for variant in variants}
         for _ in range(rounds):
-            for which, more in asked.items():
+            for variant, extra in variants.items():
                 started = time.perf_counter()
-                subprocess.run([*command, *more], check=True, stdout=subprocess.DEVNULL)
-                spent[which].append(time.perf_counter() - started)
+                subprocess.run([*command, *extra], check=True, stdout=subprocess.DEVNULL)
+                spent[variant].append(time.perf_counter() - started)
     return [
         {
-            "what": "the same by `verifair cst`, a fresh process", "who": which,
+            "what": "the same by `verifair cst`, a fresh process", "who": variant,
             "s, median": round(float(np.median(seconds)), 2), "s, least": round(min(seconds), 2),
         }
-        for which, seconds in spent.items()
+        for variant, seconds in spent.items()
     ]
 
 
@@ -166,8 +166,8 @@ def _authors(audit: PublishedQuestion) -> list[dict[str, Any]]:
     frame, k = audit.frame, 15
     started = time.perf_counter()
     test = audit.estimator(do={"nonwhite": 0}, k=(k,), preset="paper", threads=1).fit(frame)
-    (found,) = test.test().values()
-    mine = {name: int(found.claims(method, k).positive.sum()) for name, method in (("ST", "ST"), ("CSTwo", "CST w/o"))}  # type: ignore[arg-type]
+    (result,) = test.test().values()
+    counts = {name: int(result.claims(method, k).positive.sum()) for name, method in (("ST", "ST"), ("CSTwo", "CST w/o"))}  # type: ignore[arg-type]
     first = time.perf_counter() - started
     tilde, decisions = test.counterfactual({"nonwhite": 0})
     names, group = list(test.attributes_), (frame["nonwhite"] == 1).to_numpy()
@@ -177,15 +177,15 @@ def _authors(audit: PublishedQuestion) -> list[dict[str, Any]]:
     assert decisions is not None
     tilde_negative[group] = ~decisions
     started = time.perf_counter()
-    theirs = authors_counts(x, y, group, ~test.decisions_, tilde_negative, k)
+    authors = authors_counts(x, y, group, ~test.decisions_, tilde_negative, k)
     second = time.perf_counter() - started
-    what = "law school, race, one k, the authors' procedure"
+    case = "law school, race, one k, the authors' procedure"
     return [
-        {"what": what, "who": "verifair, preset paper, 1 thread", "s, median": round(first, 2), "x verifair, 1 thread": 1.0},
+        {"what": case, "who": "verifair, preset paper, 1 thread", "s, median": round(first, 2), "x verifair, 1 thread": 1.0},
         {
-            "what": what, "who": "one complainant after another", "s, median": round(second, 2),
+            "what": case, "who": "one complainant after another", "s, median": round(second, 2),
             "x verifair, 1 thread": round(second / first, 1),
-            "largest difference of counts": max(abs(mine[name] - theirs[name]) for name in mine),
+            "largest difference of counts": max(abs(counts[name] - authors[name]) for name in counts),
         },
     ]
 
@@ -195,20 +195,20 @@ def _loops(audit: PublishedQuestion, rows: int = 800) -> list[dict[str, Any]]:
     frame = audit.frame.sample(n=rows, random_state=0).reset_index(drop=True)
     test = audit.estimator(do={"female": 0}, k=K, threads=1)
     started = time.perf_counter()
-    (found,) = test.fit(frame).test().values()
-    mine = _counts(found)
+    (result,) = test.fit(frame).test().values()
+    counts = _counts(result)
     first = time.perf_counter() - started
     tilde = test.counterfactual({"female": 0})[0]
     started = time.perf_counter()
     people = people_tested(frame, tilde, {"female": 0}, test.attributes_, (~test.decisions_).tolist(), K)
     second = time.perf_counter() - started
-    theirs = tuple(np.array([getattr(one, name) for one in people]).T for name in ("control", "standard", "counterfactual"))
-    what = f"law school, {rows} rows, gender, four k"
+    expected = tuple(np.array([getattr(person, name) for person in people]).T for name in ("control", "standard", "counterfactual"))
+    case = f"law school, {rows} rows, gender, four k"
     return [
-        {"what": what, "who": "verifair, 1 thread", "s, median": round(first, 3), "x verifair, 1 thread": 1.0},
+        {"what": case, "who": "verifair, 1 thread", "s, median": round(first, 3), "x verifair, 1 thread": 1.0},
         {
-            "what": what, "who": "the definitions in plain Python", "s, median": round(second, 2),
+            "what": case, "who": "the definitions in plain Python", "s, median": round(second, 2),
             "x verifair, 1 thread": round(second / first, 1),
-            "largest difference of counts": max(float(np.abs(a - b).max()) for a, b in zip(mine, theirs, strict=True)),
+            "largest difference of counts": max(float(np.abs(a - b).max()) for a, b in zip(counts, expected, strict=True)),
         },
     ]

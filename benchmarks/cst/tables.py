@@ -47,26 +47,26 @@ PARTS = ("tables", "ties", "stated", "chance")
 
 def run(folder: Path, *, parts: Sequence[str] = PARTS, orders: int = 20) -> list[pd.DataFrame]:
     data = data_folder()
-    found = []
+    tables = []
     if "tables" in parts:
-        found.append(show("CST tables: cases beside the paper's", pd.DataFrame(_tables(data)), folder))
+        tables.append(show("CST tables: cases beside the paper's", pd.DataFrame(_tables(data)), folder))
     if "ties" in parts:
-        found.append(show("CST ties: cases over orders of the rows", pd.DataFrame(_ties(data, orders)), folder))
+        tables.append(show("CST ties: cases over orders of the rows", pd.DataFrame(_ties(data, orders)), folder))
     if "stated" in parts:
-        found.append(show("CST stated: networks under stated graphs", pd.DataFrame(_stated(data)), folder))
+        tables.append(show("CST stated: networks under stated graphs", pd.DataFrame(_stated(data)), folder))
     if "chance" in parts:
-        found.append(show("CST chance: beside an attribute dealt out anew", pd.DataFrame(_chance(data)), folder))
-    return found
+        tables.append(show("CST chance: beside an attribute dealt out anew", pd.DataFrame(_chance(data)), folder))
+    return tables
 
 
-def cases(found: Situations) -> dict[str, tuple[int, ...]]:
+def cases(situations: Situations) -> dict[str, tuple[int, ...]]:
     """Method -> cases at every k."""
-    return {method: tuple(int(found.claims(method, k).positive.sum()) for k in found.k) for method in found.methods}
+    return {method: tuple(int(situations.claims(method, k).positive.sum()) for k in situations.k) for method in situations.methods}
 
 
 def one(audit: PublishedQuestion, frame: pd.DataFrame | None = None, **settings: Any) -> Situations:
-    (found,) = audit.estimator(k=K, **settings).fit(audit.frame if frame is None else frame).test().values()
-    return found
+    (situations,) = audit.estimator(k=K, **settings).fit(audit.frame if frame is None else frame).test().values()
+    return situations
 
 
 def questions(data: Path) -> Iterator[tuple[str, PublishedQuestion, dict[str, Any], Counts]]:
@@ -81,12 +81,12 @@ def questions(data: Path) -> Iterator[tuple[str, PublishedQuestion, dict[str, An
 
 
 def _tables(data: Path) -> Iterator[dict[str, Any]]:
-    for name, audit, asked, printed in questions(data):
-        for setting, terms in SETTINGS.items():
+    for name, audit, terms, printed in questions(data):
+        for setting, settings in SETTINGS.items():
             started = time.perf_counter()
-            found = one(audit, **asked, **terms)
-            for method, ours in cases(found).items():
-                significant = [int(found.claims(method, k).significant.sum()) for k in found.k]  # type: ignore[arg-type]
+            situations = one(audit, **terms, **settings)
+            for method, ours in cases(situations).items():
+                significant = [int(situations.claims(method, k).significant.sum()) for k in situations.k]  # type: ignore[arg-type]
                 yield {
                     "table": name, "procedure": setting, "method": method, "ours, k = 15 30 50 100": _listed(ours),
                     "printed": _listed(printed[method]), "equal": ours == printed[method], "significant": _listed(significant),
@@ -99,21 +99,21 @@ def _listed(counts: Sequence[float]) -> str:
 
 
 def _ties(data: Path, orders: int) -> Iterator[dict[str, Any]]:
-    for name, audit, asked, printed in questions(data):
+    for name, audit, terms, printed in questions(data):
         if "loan" in name:
             continue  # no two applicants are alike
-        seen = [
-            cases(one(audit, audit.frame.sample(frac=1, random_state=seed).reset_index(drop=True), **asked, **PAPER))
+        runs = [
+            cases(one(audit, audit.frame.sample(frac=1, random_state=seed).reset_index(drop=True), **terms, **PAPER))
             for seed in range(orders)
         ]
         for method in ("CST w/o", "ST", "CST"):
-            counts = np.array([found[method] for found in seen])
+            counts = np.array([counts_of[method] for counts_of in runs])
             low, high = counts.min(axis=0), counts.max(axis=0)
             inside = [bool(a <= p <= b) for a, p, b in zip(low, printed[method], high, strict=True)]
             yield {
                 "table": name, "method": method, "orders": orders, "printed": _listed(printed[method]),
                 "ours, least .. most": " ".join(f"{a}..{b}" if a < b else f"{a}" for a, b in zip(low, high, strict=True)),
-                "printed inside": _listed([int(one) for one in inside]),
+                "printed inside": _listed([int(flag) for flag in inside]),
             }
 
 
@@ -149,17 +149,17 @@ def _stated(data: Path) -> Iterator[dict[str, Any]]:
         variants: list[tuple[str, CausalModel, int]] = [("as shipped", model, seed) for seed in range(3)]
         variants.append((f"without {cause} -> {effect}", without(model, cause, effect), 0))
         for variant, graph, seed in variants:
-            asked = {cause: do[cause]} if "without" in variant else do
+            interventions = {cause: do[cause]} if "without" in variant else do
             started = time.perf_counter()
-            test = SituationTesting(graph, decider, do=asked, attributes=attributes, k=K, seed=seed).fit(frame)
+            test = SituationTesting(graph, decider, do=interventions, attributes=attributes, k=K, seed=seed).fit(frame)
             fitted = time.perf_counter() - started
-            for words, found in test.test().items():
+            for words, situations in test.test().items():
                 yield {
-                    "table": name, "graph": variant, "seed": seed, "do": words, "complainants": len(found.complainants),
-                    "refused %": round(100 * float(found.refused.mean()), 1),
-                    "counterfactuals refused %": round(100 * float(np.mean(found.refused_tilde)), 1),
-                    **{method: _listed(counts) for method, counts in cases(found).items()},
-                    "CST significant": _listed([int(found.claims("CST", k).significant.sum()) for k in found.k]),
+                    "table": name, "graph": variant, "seed": seed, "do": words, "complainants": len(situations.complainants),
+                    "refused %": round(100 * float(situations.refused.mean()), 1),
+                    "counterfactuals refused %": round(100 * float(np.mean(situations.refused_tilde)), 1),
+                    **{method: _listed(counts) for method, counts in cases(situations).items()},
+                    "CST significant": _listed([int(situations.claims("CST", k).significant.sum()) for k in situations.k]),
                     "fit s": round(fitted, 1), "all s": round(time.perf_counter() - started, 1),
                 }
 
@@ -173,17 +173,17 @@ def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
         ("loan", loan, "Gender"), ("law school", law, "nonwhite"), ("law school", law, "female"), ("german", german, "sex"),
         ("german", german, "age"),
     ):
-        asked = {protected: audit.do[protected]}
+        intervention = {protected: audit.do[protected]}
         for correction in (None, "bh"):
-            test = audit.estimator(do=asked, k=K, correction=correction).fit(audit.frame)
-            (found,) = test.test().values()
-            by_chance = chance(test, asked, deals=deals)
-            for method, lines in found.counts().merge(by_chance, on=["method", "k"], suffixes=("", ", chance")).groupby("method"):
+            test = audit.estimator(do=intervention, k=K, correction=correction).fit(audit.frame)
+            (result,) = test.test().values()
+            by_chance = chance(test, intervention, deals=deals)
+            for method, lines in result.counts().merge(by_chance, on=["method", "k"], suffixes=("", ", chance")).groupby("method"):
                 yield {
-                    "table": name, "do": f"{protected} = {asked[protected]}", "complainants": len(found.complainants),
+                    "table": name, "do": f"{protected} = {intervention[protected]}", "complainants": len(result.complainants),
                     "correction": correction or "none", "method": method, "deals": deals,
                     **{
-                        f"{what} %{which}": _listed([round(100 * float(share), 1) for share in lines[column + which]])
-                        for what, column in (("cases", "share"), ("significant", "significant share")) for which in ("", ", chance")
+                        f"{text} %{end}": _listed([round(100 * float(share), 1) for share in lines[column + end]])
+                        for text, column in (("cases", "share"), ("significant", "significant share")) for end in ("", ", chance")
                     },
                 }

@@ -35,7 +35,7 @@ def _lines(boxes: int, width: int) -> Iterator[dict[str, Any]]:
     schema, inputs = datasets.load("german").schema, read_onnx(datasets.network_path("german")).inputs
     for kind in Curve:
         network, rng = _network(kind, [inputs, width, width, 2]), np.random.default_rng(5)
-        search, checked, leaves, said = 0.0, 0.0, 0, []
+        search, checked, leaves, statuses = 0.0, 0.0, 0, []
         for _ in range(boxes):
             box = {}
             for feature in schema.features:
@@ -48,13 +48,13 @@ def _lines(boxes: int, width: int) -> Iterator[dict[str, Any]]:
             started = time.process_time()
             verdict = verify(query, budget=Budget(seconds=20))
             search += time.process_time() - started
-            said.append(verdict.status.value)
+            statuses.append(verdict.status.value)
             if verdict.certificate is not None:
                 started = time.process_time()
                 report = check(verdict.certificate, network=network, schema=schema)
                 checked, leaves = checked + time.process_time() - started, leaves + report.leaves
                 assert report.accepted
-        answers = ", ".join(f"{said.count(one)} {one}" for one in dict.fromkeys(said))
+        answers = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
         yield {"curve": kind.shown, "answers": answers, "search s": search, "check s": checked, "leaves": leaves}
 
 

@@ -64,12 +64,12 @@ def run(
     folder: Path, *, limits: Sequence[float] = (1.0, 3.0, 10.0), commands: Sequence[str] = tuple(COMMANDS),
     nets: Sequence[str] = ("3x1000", "4x256", "6x100", "AC-4", "compas-3"),
 ) -> pd.DataFrame:
-    with tempfile.TemporaryDirectory() as made:
-        _, *small = next(_models(Path(made), [SMALL]))
+    with tempfile.TemporaryDirectory() as temp:
+        _, *small = next(_models(Path(temp), [SMALL]))
         for words in commands:
-            _import(Path(made), small, words)
-        models = list(_models(Path(made), nets))
-        lines = (_line(Path(made), name, model, words, limit) for name, *model in models for words in commands for limit in limits)
+            _import(Path(temp), small, words)
+        models = list(_models(Path(temp), nets))
+        lines = (_line(Path(temp), name, model, words, limit) for name, *model in models for words in commands for limit in limits)
         table = measured("Deadlines: seconds beyond --timeout", (line for line in lines if line), folder)
     worst = table.loc[table["CPU over"].idxmax()]
     print(f"{len(table)} runs; the worst is {worst['command']} of {worst['net']}: {worst['CPU over']:.2f} s of CPU over")
@@ -93,13 +93,13 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
             schema, path, table = fairify_schema(data, family), data / "nets" / f"{name}.onnx", folder / f"{family}.encoded.csv"
             names = [feature.name for feature in schema.features]
             pd.read_csv(data / "encoded" / f"{family}.csv.gz").rename(columns=str)[names].to_csv(table, index=False)
-        described = folder / f"{name}.toml"
-        schema.save(described)
+        schema_file = folder / f"{name}.toml"
+        schema.save(schema_file)
         group = "Race" if name.startswith("compas") else "sex"
         query = IndividualFairness(network=read_onnx(path), schema=schema, protected=[group])
         with contextlib.suppress(Exception):  # a query that VNN-LIB cannot express
             export(query, folder / name, relaxed=True)
-        yield name, f"{path} --schema {described}", str(table), group
+        yield name, f"{path} --schema {schema_file}", str(table), group
 
 
 def _import(folder: Path, model: Sequence[str], command: str) -> None:
@@ -126,9 +126,9 @@ def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: fl
         words = _words(folder, name, model, command, out, limit)
         if "None" in words:  # VNN-LIB cannot express it
             return None
-        said, code, wall, cpu, at_limit = _timed(words, limit)
+        output, code, wall, cpu, at_limit = _timed(words, limit)
     if code:
-        print(f"verifair {' '.join(words)}: exit code {code}", said[-500:].strip(), sep="\n")
+        print(f"verifair {' '.join(words)}: exit code {code}", output[-500:].strip(), sep="\n")
     return {
         "net": name, "command": command, "limit": limit, "wall": wall, "over": max(wall - limit, 0.0), "CPU over": cpu - at_limit,
         "exit": code,
@@ -147,8 +147,8 @@ def _timed(words: Sequence[str], limit: float, modules: Path | None = None) -> t
             os.dup2(log.fileno(), 2)
             try:
                 main()
-            except SystemExit as ended:
-                code = int(ended.code or 0)
+            except SystemExit as exit_error:
+                code = int(exit_error.code or 0)
             else:
                 code = 0
             if modules is not None:
@@ -157,14 +157,14 @@ def _timed(words: Sequence[str], limit: float, modules: Path | None = None) -> t
             os._exit(code)
         started, at_limit = time.monotonic(), None
         while True:
-            pid, status, used = os.wait4(child, os.WNOHANG)
-            now = time.monotonic() - started
+            pid, status, usage = os.wait4(child, os.WNOHANG)
+            elapsed = time.monotonic() - started
             if pid:
                 log.seek(0)
-                cpu = used.ru_utime + used.ru_stime
-                code, before = os.waitstatus_to_exitcode(status), cpu if at_limit is None else at_limit
-                return log.read().decode(errors="replace"), code, now, cpu, before
-            if at_limit is None and now >= limit:
+                cpu = usage.ru_utime + usage.ru_stime
+                code, cpu_at_limit = os.waitstatus_to_exitcode(status), cpu if at_limit is None else at_limit
+                return log.read().decode(errors="replace"), code, elapsed, cpu, cpu_at_limit
+            if at_limit is None and elapsed >= limit:
                 ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
                 at_limit = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
             time.sleep(0.005)

@@ -39,11 +39,11 @@ def names(family: str) -> dict[str, tuple[tuple[int, ...], int]]:
 def deep_subjects(data: Path, folder: Path, *, nets: Sequence[str] = ()) -> Iterator[ListedNetwork]:
     """Yield the networks, or those whose name begins with one of `nets`, in `folder`: each is trained when needed, unless it
     exists."""
-    every = {name: family for family in SHAPES for name in names(family)}
-    for asked in nets:
-        if not any(name.startswith(asked) for name in every):
-            raise SystemExit(f"--nets {asked}: no network begins so; they are {', '.join(every)}")
-    for name, family in every.items():
+    family_of = {name: family for family in SHAPES for name in names(family)}
+    for prefix in nets:
+        if not any(name.startswith(prefix) for name in family_of):
+            raise SystemExit(f"--nets {prefix}: no network begins so; they are {', '.join(family_of)}")
+    for name, family in family_of.items():
         if not nets or name.startswith(tuple(nets)):
             path = trained(data, folder, name, family)
             yield ListedNetwork(

@@ -57,7 +57,7 @@ def run(
 def growth(families: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Add to the table of families a query's time relative to the first, shallowest line of its kind."""
     kind = families["family"].str.replace(r"\d+x\d+ ", "", regex=True)
-    for column in [one for one in families.columns if one.endswith("PAR-2")]:
+    for column in [name for name in families.columns if name.endswith("PAR-2")]:
         families[column.replace("PAR-2", "times")] = families[column] / families[column].groupby(kind).transform("first")
     return show("Depth: decided, PAR-2 in CPU seconds and growth", families, folder)
 
@@ -69,14 +69,14 @@ def _entries(place: Path, kind: str, name: str, rows: int) -> Iterator[dict[str,
     if not path.exists():
         _make(path, kind, (width,) * layers)
     network = read_onnx(path)
-    for what, radii in (("flip", FLIPS), ("gap", GAPS)):
-        for radius, number in itertools.product(radii, range(rows if what == "flip" else 1)):
-            called = f"{kind}-{name}-{what}-r{radius}-{number}"
-            files = {"network": f"{called}/network.onnx", "q2": f"{called}/q2.vnnlib", "product": f"{called}/product.onnx"}
-            entry = {"name": called, "family": f"{kind} {name} {what}s", **files, "q1": f"{called}/q1.vnnlib"}
+    for kind_of_goal, radii in (("flip", FLIPS), ("gap", GAPS)):
+        for radius, number in itertools.product(radii, range(rows if kind_of_goal == "flip" else 1)):
+            label = f"{kind}-{name}-{kind_of_goal}-r{radius}-{number}"
+            files = {"network": f"{label}/network.onnx", "q2": f"{label}/q2.vnnlib", "product": f"{label}/product.onnx"}
+            entry = {"name": label, "family": f"{kind} {name} {kind_of_goal}s", **files, "q1": f"{label}/q1.vnnlib"}
             if not (place / entry["q1"]).exists():
-                problem, goal = _problem(network, what, radius, np.random.default_rng([number, int(1000 * radius)]))
-                _write(place / called, problem, goal)
+                problem, goal = _problem(network, kind_of_goal, radius, np.random.default_rng([number, int(1000 * radius)]))
+                _write(place / label, problem, goal)
             yield entry
 
 
@@ -99,7 +99,7 @@ def _adult() -> tuple[Any, Array, Array]:
     return dataset.schema, raw, np.where(number, raw.std(axis=0), 0.0)
 
 
-def _problem(network: Network, what: str, radius: float, rng: np.random.Generator) -> tuple[TwinProblem, int]:
+def _problem(network: Network, kind_of_goal: str, radius: float, rng: np.random.Generator) -> tuple[TwinProblem, int]:
     """Draw rows until no point sampled in the row's box violates the goal; return the problem and the goal's number."""
     schema, rows, spread = _adult()
     sex, domain, mark = schema.index("sex"), schema.domain, margin(network, 1, 0)
@@ -108,17 +108,17 @@ def _problem(network: Network, what: str, radius: float, rng: np.random.Generato
         low, high = (np.clip(row + sign * radius * spread, domain.lower, domain.upper) for sign in (-1, 1))
         corners = np.where(rng.random((POINTS, len(row))) < 0.5, low, high)
         points = np.concatenate([rng.uniform(low, high, corners.shape), corners])
-        other = points.copy()
-        other[:, sex] = 1 - row[sex]
-        g, g_prime = (network.forward(schema.encode(one)) @ mark for one in (points, other))
+        exchanged = points.copy()
+        exchanged[:, sex] = 1 - row[sex]
+        g, g_prime = (network.forward(schema.encode(x)) @ mark for x in (points, exchanged))
         goals, goal = (NO_FALL, NO_RISE), 0 if g[0] > 0 else 1
-        if what == "gap":
-            apart = (g - g_prime)[np.abs(g - g_prime).argmax()]
-            rows_of = np.sign(apart) * np.array([[-1.0, 1.0]])
-            goals, goal = (Goal(rows=rows_of, strict=False, constant=np.array([SLACK * abs(apart)])),), 0
+        if kind_of_goal == "gap":
+            difference = (g - g_prime)[np.abs(g - g_prime).argmax()]
+            rows_of = np.sign(difference) * np.array([[-1.0, 1.0]])
+            goals, goal = (Goal(rows=rows_of, strict=False, constant=np.array([SLACK * abs(difference)])),), 0
         elif (np.stack([g, g_prime]) > 0).any() != (g[0] > 0) or (np.stack([g, g_prime]) <= 0).any() != (g[0] <= 0):
             continue
-        batch = TwinBatch(lower=low[None], upper=high[None], prime=other[:1], protected=np.arange(len(row)) == sex)
+        batch = TwinBatch(lower=low[None], upper=high[None], prime=exchanged[:1], protected=np.arange(len(row)) == sex)
         return TwinProblem(network=network, domain=domain, batch=batch, margin=mark, goals=goals), goal
 
 

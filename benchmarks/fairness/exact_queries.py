@@ -36,11 +36,11 @@ FLOAT64 = 1e-9
 
 def run(folder: Path, *, seconds: float = 60.0, nets: Sequence[str] = ()) -> pd.DataFrame:
     data = data_folder()
-    asked = [item for item in exact_queries(data) if not nets or item.name.split()[1] in nets]
-    table = measured("Exact queries: boxes with enumerated verdicts", _lines(asked, seconds), folder)
-    for what, seconds_of in (("flip", "flip s"), ("gap > 0.05", "gap s")):
-        right = (table[what] == table[f"{what} listed"]).sum()
-        print(f"{what}: {right} of {len(table)} as listed, {_spent(table[seconds_of])}")
+    queries = [item for item in exact_queries(data) if not nets or item.name.split()[1] in nets]
+    table = measured("Exact queries: boxes with enumerated verdicts", _lines(queries, seconds), folder)
+    for verdict, seconds_of in (("flip", "flip s"), ("gap > 0.05", "gap s")):
+        agreeing = (table[verdict] == table[f"{verdict} listed"]).sum()
+        print(f"{verdict}: {agreeing} of {len(table)} as listed, {_spent(table[seconds_of])}")
     closed = table["upper"] - table["lower"] <= BRACKET
     print(f"largest gap: bracketed everywhere, to {BRACKET:g} on {closed.sum()} of {len(table)} ({closed.mean():.1%}, bar 95 %), "
           f"{_spent(table['largest s'])}")
@@ -52,27 +52,27 @@ def _spent(seconds: pd.Series) -> str:
     return f"{seconds.sum():.2f} s in all, slowest {seconds.max():.2f} s"
 
 
-def _lines(asked: Sequence[ExactQuery], seconds: float) -> Iterator[dict[str, Any]]:
-    for item in asked:
+def _lines(queries: Sequence[ExactQuery], seconds: float) -> Iterator[dict[str, Any]]:
+    for item in queries:
         flip, flip_seconds, proofs = _decided(item.name, item.query, item.verdict, seconds)
-        gap, gap_seconds, more = _decided(item.name, item.epsilon_query, item.epsilon_verdict, seconds)
-        found = maximise(item.gap_query, budget=Budget(seconds=seconds), tolerance=TOLERANCE)
-        if not found.lower - FLOAT64 <= item.largest_gap <= found.upper + FLOAT64:
-            raise Disagreement(f"{item.name}: the largest gap is {item.largest_gap}, ours lies in {found.lower} .. {found.upper}")
-        proofs = [*proofs, *more, *([found.certificate] if found.certificate else [])]
-        accepted = [check(one, network=item.query.network, schema=item.query.schema).accepted for one in proofs]
+        gap, gap_seconds, gap_proofs = _decided(item.name, item.epsilon_query, item.epsilon_verdict, seconds)
+        result = maximise(item.gap_query, budget=Budget(seconds=seconds), tolerance=TOLERANCE)
+        if not result.lower - FLOAT64 <= item.largest_gap <= result.upper + FLOAT64:
+            raise Disagreement(f"{item.name}: the largest gap is {item.largest_gap}, ours lies in {result.lower} .. {result.upper}")
+        proofs = [*proofs, *gap_proofs, *([result.certificate] if result.certificate else [])]
+        accepted = [check(proof, network=item.query.network, schema=item.query.schema).accepted for proof in proofs]
         yield {
             "query": item.name, "flip listed": EXPECTED[item.verdict].value, "flip": flip.value, "flip s": flip_seconds,
             "gap > 0.05 listed": EXPECTED[item.epsilon_verdict].value, "gap > 0.05": gap.value, "gap s": gap_seconds,
-            "largest listed": item.largest_gap, "lower": found.lower, "upper": found.upper,
-            "largest s": found.seconds, "accepted": sum(accepted), "rejected": len(accepted) - sum(accepted),
+            "largest listed": item.largest_gap, "lower": result.lower, "upper": result.upper,
+            "largest s": result.seconds, "accepted": sum(accepted), "rejected": len(accepted) - sum(accepted),
         }
 
 
-def _decided(name: str, query: IndividualFairness, listed: str, seconds: float) -> tuple[Status, float, list[Certificate]]:
+def _decided(name: str, query: IndividualFairness, expected: str, seconds: float) -> tuple[Status, float, list[Certificate]]:
     started = time.perf_counter()
     verdict = verify(query, budget=Budget(seconds=seconds))
-    spent = time.perf_counter() - started
-    if verdict.status not in (EXPECTED[listed], Status.UNKNOWN):
-        raise Disagreement(f"{name}: enumeration says {listed}, the engine {verdict.status.value}")
-    return verdict.status, spent, [verdict.certificate] if verdict.certificate else []
+    elapsed = time.perf_counter() - started
+    if verdict.status not in (EXPECTED[expected], Status.UNKNOWN):
+        raise Disagreement(f"{name}: enumeration says {expected}, the engine {verdict.status.value}")
+    return verdict.status, elapsed, [verdict.certificate] if verdict.certificate else []

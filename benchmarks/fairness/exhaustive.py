@@ -51,8 +51,8 @@ FLOAT64 = 1e-9
 def run(folder: Path, *, nets: Sequence[str] = ()) -> pd.DataFrame:
     data = data_folder()
     with threadpool_limits(limits=1):
-        asked = ((one, protected) for one in subjects(data, nets=nets, families=["compas"]) for protected in one.protected)
-        lines = (compared(subject, protected) for subject, protected in asked)
+        pairs = ((net, protected) for net in subjects(data, nets=nets, families=["compas"]) for protected in net.protected)
+        lines = (compared(subject, protected) for subject, protected in pairs)
         table = measured("Exhaustive: COMPAS, every point of the domain", lines, folder)
     print(f"{len(table)} of {len(table)} lines agree with the listed counts, {table['proofs'].sum()} proofs re-checked")
     return table
@@ -62,11 +62,11 @@ def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
     """Return one line of the table; raise Disagreement if two ways of counting differ."""
     listed: Mapping[str, Any] = subject.listed["exhaustive"][protected]
     query = subject.fairness(protected)
-    points, apart = pairs_of_points(query), replace(query, epsilon=EPSILON, signs="deployed")
-    flips, gaps = exactly(query, points), exactly(apart, points)
+    points, gap_query = pairs_of_points(query), replace(query, epsilon=EPSILON, signs="deployed")
+    flips, gaps = exactly(query, points), exactly(gap_query, points)
     started = time.perf_counter()
     flip_verdicts, flip_proofs = _each(query, points)
-    gap_verdicts, gap_proofs = _each(apart, points)
+    gap_verdicts, gap_proofs = _each(gap_query, points)
     seconds = time.perf_counter() - started
     largest = maximise(ProbabilityGap(network=query.network, schema=query.schema, protected=query.protected))
     refuted, parts, part_proofs = _partitioned(subject, query, points[flips])
@@ -78,9 +78,9 @@ def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
         "gaps, exact": (int(gaps.sum()), listed["points_gap_over_0_05"]),
         "gaps, engine": (int(gap_verdicts.sum()), listed["points_gap_over_0_05"]),
     }
-    for what, (ours, theirs) in counts.items():
+    for quantity, (ours, theirs) in counts.items():
         if ours != theirs:
-            raise Disagreement(f"{subject.name}, {protected}: {what}: {ours}, expected {theirs}")
+            raise Disagreement(f"{subject.name}, {protected}: {quantity}: {ours}, expected {theirs}")
     if not largest.lower - FLOAT64 <= listed["max_probability_gap"] <= largest.upper + FLOAT64:
         raise Disagreement(f"{subject.name}, {protected}: largest gap in {largest.lower}..{largest.upper}, listed "
                            f"{listed['max_probability_gap']}")
@@ -108,8 +108,8 @@ def exactly(query: IndividualFairness, points: Array) -> Booleans:
     batch, _, pair = Pairs.of(query, *box).batch(query.schema.domain, points, points, box)
     if len(pair) != len(points):
         raise ValueError("the protected feature has more than two values: not one pair a point")
-    met, _ = exact_goals(twin_problem(query, batch, goals_of(query)), np.arange(len(points)), points)
-    return np.asarray(~met.all(axis=1))
+    is_met, _ = exact_goals(twin_problem(query, batch, goals_of(query)), np.arange(len(points)), points)
+    return np.asarray(~is_met.all(axis=1))
 
 
 def _each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
@@ -140,7 +140,7 @@ def _partitioned(subject: ListedNetwork, query: IndividualFairness, flipping: Ar
         path = certify_partition(query, size=size, store=Path(folder) / "parts.sqlite")
         report = check(path, network=query.network, schema=query.schema)
         with PartitionStore(path) as store:
-            status = np.concatenate([found for _, found in store.statuses()])
+            status = np.concatenate([status for _, status in store.statuses()])
     if not report.accepted:
         raise Disagreement(f"{subject.name}: partition rejected: {report.rejections[0]}")
     expected = np.zeros(partition.count, dtype=bool)

@@ -32,19 +32,19 @@ from verifair.interop.export import export
 
 
 def run(folder: Path, *, rounds: int = 100) -> pd.DataFrame:
-    with tempfile.TemporaryDirectory() as made, threadpool_limits(limits=1):
-        return measured("Floor: CPU milliseconds of one query", _lines(Path(made), rounds), folder)
+    with tempfile.TemporaryDirectory() as scratch, threadpool_limits(limits=1):
+        return measured("Floor: CPU milliseconds of one query", _lines(Path(scratch), rounds), folder)
 
 
 def _lines(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    for name, opened in (("german", "duration"), ("adult", "age")):
+    for name, widened in (("german", "duration"), ("adult", "age")):
         shipped, path = datasets.load(name), datasets.network_path(name)
         network, schema = read_onnx(path), shipped.schema
         for row in (0, 1):
             raw = schema.raw(shipped.test)[row]
-            words = {one.name: one.word(value) for one, value in zip(schema.features, raw, strict=True) if one.name != "sex"}
-            value = int(raw[schema.index(opened)])
-            words[opened] = (value, value + 5)
+            words = {f.name: f.word(value) for f, value in zip(schema.features, raw, strict=True) if f.name != "sex"}
+            value = int(raw[schema.index(widened)])
+            words[widened] = (value, value + 5)
             query = IndividualFairness(network=network, schema=schema, protected=["sex"], box=words)
             export(query, folder / f"{name} {row}", relaxed=True)
             file = next(iter(sorted((folder / f"{name} {row}").glob("2.0/vnnlib/*.vnnlib"))), None)
@@ -54,16 +54,16 @@ def _lines(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def _read_and_decide(file: Path, network: Path) -> QueryAnswer:
-    asked = read_vnnlib(file)
-    networks = networks_of(asked, {one.name: network for one in asked.networks if one.equal_to is None})
-    return decide(asked, networks, budget=Budget(seconds=10))
+    query = read_vnnlib(file)
+    networks = networks_of(query, {n.name: network for n in query.networks if n.equal_to is None})
+    return decide(query, networks, budget=Budget(seconds=10))
 
 
 def _median(ask: Callable[[], Verdict | QueryAnswer], rounds: int) -> dict[str, Any]:
-    answer, spent = ask(), []
+    answer, times = ask(), []
     for _ in range(rounds):
         started = time.process_time()
         ask()
-        spent.append(1000 * (time.process_time() - started))
-    said = answer.status if isinstance(answer, Verdict) else answer.answer
-    return {"answer": said.value, "median ms": statistics.median(spent), "most ms": max(spent)}
+        times.append(1000 * (time.process_time() - started))
+    status = answer.status if isinstance(answer, Verdict) else answer.answer
+    return {"answer": status.value, "median ms": statistics.median(times), "most ms": max(times)}

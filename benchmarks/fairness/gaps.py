@@ -53,29 +53,29 @@ def run(
 
 def _line(subject: ListedNetwork, seconds: float, check_seconds: float, tolerance: float, jobs: int) -> dict[str, Any]:
     query = ProbabilityGap(network=subject.network, schema=subject.schema, protected=[subject.main])
-    found = maximise(query, budget=Budget(seconds=seconds), tolerance=tolerance, jobs=jobs)
-    if found.reason is Reason.INTERRUPTED:
+    gap = maximise(query, budget=Budget(seconds=seconds), tolerance=tolerance, jobs=jobs)
+    if gap.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt
     listed = subject.listed.get("exhaustive", {}).get(subject.main)
-    if listed is not None and not found.lower - 1e-9 <= listed["max_probability_gap"] <= found.upper + 1e-9:
-        raise Disagreement(f"{subject.name}: the gap is {listed['max_probability_gap']}, ours {found.lower}..{found.upper}")
-    if found.lower > found.upper:
-        raise Disagreement(f"{subject.name}: the witness has a gap of {found.lower}, and {found.upper} is proved to be the most")
+    if listed is not None and not gap.lower - 1e-9 <= listed["max_probability_gap"] <= gap.upper + 1e-9:
+        raise Disagreement(f"{subject.name}: the gap is {listed['max_probability_gap']}, ours {gap.lower}..{gap.upper}")
+    if gap.lower > gap.upper:
+        raise Disagreement(f"{subject.name}: the witness has a gap of {gap.lower}, and {gap.upper} is proved to be the most")
     return {
-        "net": subject.name, "protected": subject.main, "witness": found.lower, "bound": found.upper,
-        "bracket": found.upper - found.lower, "closed": found.reason is None, "seconds": found.seconds, "boxes": found.nodes,
-        "prototype": PROTOTYPE.get(subject.name, "-"), **_checked(found, subject, check_seconds),
+        "net": subject.name, "protected": subject.main, "witness": gap.lower, "bound": gap.upper,
+        "bracket": gap.upper - gap.lower, "closed": gap.reason is None, "seconds": gap.seconds, "boxes": gap.nodes,
+        "prototype": PROTOTYPE.get(subject.name, "-"), **_checked(gap, subject, check_seconds),
     }
 
 
-def _checked(found: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
+def _checked(gap: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
     """Return the checker's answer about the bound; a certificate without a bound below 1 does not count."""
-    if found.certificate is None:
+    if gap.certificate is None:
         return {"accepted": "no certificate", "leaves": 0, "check s": 0.0}
     started = time.perf_counter()
     try:
         with _limited(seconds):
-            report = check(found.certificate, network=subject.network, schema=subject.schema)
+            report = check(gap.certificate, network=subject.network, schema=subject.schema)
     except TimeoutError:
         return {"accepted": f"not within {seconds:g} s", "leaves": 0, "check s": time.perf_counter() - started}
     if not report.accepted:
@@ -93,10 +93,10 @@ def _limited(seconds: float) -> Iterator[None]:
     def ring(*_: object) -> None:
         raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, ring)
+    handler = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)

@@ -105,9 +105,9 @@ def exact_queries(folder: Path) -> list[ExactQuery]:
 
 def _listed(folder: Path, family: str) -> Iterator[tuple[int, ListedNetwork, dict[str, Any]]]:
     content = json.loads((folder / f"queries_{family}.json").read_text(encoding="utf-8"))
-    known = {subject.name: subject for subject in subjects(folder, families=[family])}
+    subject_of = {subject.name: subject for subject in subjects(folder, families=[family])}
     for k, entry in enumerate(content["queries"]):
-        yield k, known[entry["net"]], {**entry, "box": dict(zip(content["features"], map(tuple, entry["box"]), strict=True))}
+        yield k, subject_of[entry["net"]], {**entry, "box": dict(zip(content["features"], map(tuple, entry["box"]), strict=True))}
 
 
 def _exact_query(subject: ListedNetwork, entry: dict[str, Any], k: int) -> ExactQuery:

@@ -51,18 +51,18 @@ def run(
     data = data_folder()
     title, bar = "Partitions: main experiment", f"bar {BAR:g} s for the 12 main ones"
     if deep:
-        chosen = deep_subjects(data, folder / "deep", nets=nets)
+        networks = deep_subjects(data, folder / "deep", nets=nets)
         title, bar = "Deep partitions: networks trained here", f"bar {DEEP_BAR:g} s each"
     elif race:
-        chosen = subjects(data, nets=nets or RACE, families=["adult"])
+        networks = subjects(data, nets=nets or RACE, families=["adult"])
         title, bar = "Race partitions: all ordered pairs", f"bar {BAR:g} s each"
     else:
-        chosen = subjects(data, nets=nets, families=FAMILIES)
-    lines = (_line(one, "race" if race else one.main, folder, seconds, check_seconds, jobs) for one in chosen)
+        networks = subjects(data, nets=nets, families=FAMILIES)
+    lines = (_line(subject, "race" if race else subject.main, folder, seconds, check_seconds, jobs) for subject in networks)
     table = measured(f"{title}, {jobs} processes, at most {seconds:g} s a network", lines, folder)
     parts, unknown = table["parts"].sum(), table["unknown"].sum()
-    spent = table["seconds"]
-    print(f"{len(table)} networks in {spent.sum():.1f} s together, slowest {spent.max():.1f} s ({bar}), "
+    seconds_taken = table["seconds"]
+    print(f"{len(table)} networks in {seconds_taken.sum():.1f} s together, slowest {seconds_taken.max():.1f} s ({bar}), "
           f"{parts - unknown} of {parts} parts decided, {table['claimed'].sum()} claimed, "
           f"re-check {table['check s'].sum():.1f} s")
     return table
@@ -73,14 +73,14 @@ def _line(subject: ListedNetwork, protected: str, folder: Path, seconds: float, 
     path = _fresh(folder / "stores" / f"partitions-{subject.name}-{protected}.sqlite")
     started = time.perf_counter()
     certify_partition(query, size=size, store=path, budget=Budget(seconds=seconds), jobs=jobs)
-    spent = time.perf_counter() - started
-    counts, listed = Counts.of(path, query, size), subject.published(protected)
+    elapsed = time.perf_counter() - started
+    counts, published = Counts.of(path, query, size), subject.published(protected)
     return {
         "net": subject.name, "protected": protected, "size": size, "parts": counts.parts, "proved": counts.proved,
         "refuted": counts.refuted, "unknown": counts.parts - counts.proved - counts.refuted,
-        "domain proved": f"{counts.volume:.1%}", "claimed": counts.claimed, "seconds": spent,
-        "published tried": listed.get("partitions_tried", "-"),
-        "SAT/UNSAT/UNK": "/".join(str(listed[key]) for key in ("sat", "unsat", "unknown")) if listed else "-",
+        "domain proved": f"{counts.volume:.1%}", "claimed": counts.claimed, "seconds": elapsed,
+        "published tried": published.get("partitions_tried", "-"),
+        "SAT/UNSAT/UNK": "/".join(str(published[key]) for key in ("sat", "unsat", "unknown")) if published else "-",
         **rechecked(path, subject, check_seconds),
     }
 
@@ -113,16 +113,16 @@ class Counts:
     def of(cls, path: Path, query: IndividualFairness, size: int) -> Counts:
         partition = partition_of(query, size)
         pairs = len(Pairs.of(query, partition.lower, partition.upper))
-        found, volume, claimed, cut_off = np.zeros(3, dtype=np.int64), 0.0, 0, 0
+        counts, volume, claimed, cut_off = np.zeros(3, dtype=np.int64), 0.0, 0, 0
         with PartitionStore(path) as store:
             for chunk in store.chunks():
-                found += np.bincount(chunk.status, minlength=3)
+                counts += np.bincount(chunk.status, minlength=3)
                 cut_off += int((chunk.reason == REASONS.index(Reason.TIME)).sum())
                 volume += float(partition.volume(chunk.first + np.flatnonzero(chunk.status == PROVED)).sum())
                 claimed += _without_evidence(chunk, pairs)
         return cls(
-            parts=partition.count, proved=int(found[PROVED]), refuted=int(found[VIOLATED]), cut_off=cut_off,
-            given_up=int(found[UNKNOWN]) - cut_off, volume=volume, claimed=claimed,
+            parts=partition.count, proved=int(counts[PROVED]), refuted=int(counts[VIOLATED]), cut_off=cut_off,
+            given_up=int(counts[UNKNOWN]) - cut_off, volume=volume, claimed=claimed,
         )
 
 

@@ -39,12 +39,12 @@ def run(
     path = Path(index) if index else data_folder() / "race" / "index.json"
     listed = json.loads(path.read_text(encoding="utf-8"))
     entries = [entry for entry in listed if not only or any(fnmatch(entry["name"], glob) for glob in only)]
-    places = {name: Path(home).expanduser() for name, _, home in (one.partition("=") for one in homes)}
-    asked = [Competitor(method="auto"), *processes([tool(one, places).measured() for one in competitors], [])]
-    lines = measured("Peers: answers and CPU seconds", _lines(path.parent, entries, asked, limit, patience), folder)
+    home_of = {name: Path(home).expanduser() for name, _, home in (text.partition("=") for text in homes)}
+    tools = [Competitor(method="auto"), *processes([tool(text, home_of).measured() for text in competitors], [])]
+    lines = measured("Peers: answers and CPU seconds", _lines(path.parent, entries, tools, limit, patience), folder)
     for name, answers in lines.groupby("query"):
         if {"sat", "unsat"} <= set(answers["answer"]):
-            print(f"CONTRADICTION: {name}", *(f"{one.tool}: {one.answer}" for one in answers.itertuples()), sep="\n   ")
+            print(f"CONTRADICTION: {name}", *(f"{answer.tool}: {answer.answer}" for answer in answers.itertuples()), sep="\n   ")
     return show("Peers by family: decided, and PAR-2 in CPU seconds", by_family(lines, limit), folder)
 
 
@@ -52,35 +52,35 @@ def by_family(lines: pd.DataFrame, limit: float) -> pd.DataFrame:
     """Return queries decided and PAR-2 of every tool, a line for each family."""
     solved = lines["answer"].isin(DECIDED.values()) & (lines["cpu s"] <= limit)
     scored = lines.assign(solved=solved, score=lines["cpu s"].where(solved, 2 * limit))
-    out = []
+    lines_out = []
     for family, part in scored.groupby("family", sort=False):
         line: dict[str, Any] = {"family": family, "n": part["query"].nunique()}
-        for name, own in part.groupby("tool", sort=False):
-            line |= {f"{name} decided": int(own["solved"].sum()), f"{name} PAR-2": float(own["score"].mean())}
-        out.append(line)
-    return pd.DataFrame(out)
+        for name, group in part.groupby("tool", sort=False):
+            line |= {f"{name} decided": int(group["solved"].sum()), f"{name} PAR-2": float(group["score"].mean())}
+        lines_out.append(line)
+    return pd.DataFrame(lines_out)
 
 
 def _lines(
-    root: Path, entries: Sequence[dict[str, Any]], asked: Sequence[Competitor], limit: float, patience: float
+    root: Path, entries: Sequence[dict[str, Any]], tools: Sequence[Competitor], limit: float, patience: float
 ) -> Iterator[dict[str, Any]]:
-    for turn, entry in enumerate(entries):
+    for n, entry in enumerate(entries):
         family = entry.get("family") or _family(entry["name"], len(read_onnx(root / entry["network"]).hidden))
-        for at in range(len(asked)):
-            one = asked[(turn + at) % len(asked)]
-            query, network = ("q1", "product") if one.tool is not None else ("q2", "network")
-            found = measure(one, question(root / entry[query], root / entry[network]), seconds=limit * patience, seed=0)
-            reply = found.answered
-            cpu = max((reply.cpu_seconds or found.total_seconds) - (0.0 if one.tool is None else one.tool.startup_cpu), 0.0)
+        for k in range(len(tools)):
+            rival = tools[(n + k) % len(tools)]
+            query, network = ("q1", "product") if rival.tool is not None else ("q2", "network")
+            result = measure(rival, question(root / entry[query], root / entry[network]), seconds=limit * patience, seed=0)
+            reply = result.answered
+            cpu = max((reply.cpu_seconds or result.total_seconds) - (0.0 if rival.tool is None else rival.tool.startup_cpu), 0.0)
             yield {
-                "query": entry["name"], "family": family, "tool": one.method if one.tool is not None else "verifair",
+                "query": entry["name"], "family": family, "tool": rival.method if rival.tool is not None else "verifair",
                 "answer": DECIDED.get(reply.status, reply.reason), "cpu s": cpu, "note": reply.note,
             }
 
 
 def question(query: Path, network: Path) -> FileQuestion:
     """Return the question of a VNN-LIB file whose networks are all the same file."""
-    return FileQuestion.of(query, {one.name: network for one in read_vnnlib(query).networks if one.equal_to is None})
+    return FileQuestion.of(query, {declared.name: network for declared in read_vnnlib(query).networks if declared.equal_to is None})
 
 
 def _family(name: str, layers: int) -> str:

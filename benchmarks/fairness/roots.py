@@ -33,13 +33,13 @@ def run(folder: Path, *, only: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _lines(root: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    listed = {entry["name"]: entry for entry in json.loads((root / "index.json").read_text(encoding="utf-8"))}
+    entry_of = {entry["name"]: entry for entry in json.loads((root / "index.json").read_text(encoding="utf-8"))}
     for name in names:
-        query = read_vnnlib(root / listed[name]["q2"])
-        files = {one.name: root / listed[name]["network"] for one in query.networks if one.equal_to is None}
-        part = next(case_problems(query, next(iter(cases(query))), networks_of(query, files)))
+        query = read_vnnlib(root / entry_of[name]["q2"])
+        files = {network.name: root / entry_of[name]["network"] for network in query.networks if network.equal_to is None}
+        problem = next(case_problems(query, next(iter(cases(query))), networks_of(query, files)))
         started = time.process_time()
-        bound = float(decide(part.problem, max_nodes=1).root_lower.min())
+        bound = float(decide(problem.problem, max_nodes=1).root_lower.min())
         crown, alpha = PEERS[name]
         yield {
             "query": name, "verifair": bound, "CROWN": crown, "alpha-CROWN": alpha, "lack": bound / alpha,

@@ -32,7 +32,7 @@ def run(
     folder: Path, *, seconds: float = 300.0, tolerance: float = 1e-3, nets: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Run the comparison.   seconds: limit for one network, by the clock."""
-    lines = (_line(one, folder, seconds, tolerance) for one in subjects(data_folder(), nets=nets, families=FAMILIES))
+    lines = (_line(subject, folder, seconds, tolerance) for subject in subjects(data_folder(), nets=nets, families=FAMILIES))
     return measured(f"Certified shares, at most {seconds:g} s a network, tolerance {tolerance:g}", lines, folder)
 
 
@@ -40,15 +40,15 @@ def _line(subject: ListedNetwork, folder: Path, seconds: float, tolerance: float
     folder.mkdir(parents=True, exist_ok=True)
     query, store = subject.fairness(subject.main), folder / f"share-{subject.name}.json.gz"
     started = time.process_time()
-    found = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)
-    used = time.process_time() - started
+    share = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)
+    cpu = time.process_time() - started
     report = check(store, network=query.network, schema=query.schema)
-    pace = used / max(found.seconds, 1e-9)
-    reached = [(at * pace, 1 - fair - unfair) for at, fair, unfair in found.certificate.history]
-    early = {f"open {limit} s": next((left for at, left in reached if at >= limit), found.width) for limit in EARLY}
-    theirs = FAIRQUANT.get(subject.name, (float("nan"), float("nan")))
+    pace = cpu / max(share.seconds, 1e-9)
+    history = [(t * pace, 1 - fair - unfair) for t, fair, unfair in share.certificate.history]
+    early = {f"open {limit} s": next((open_ for t, open_ in history if t >= limit), share.width) for limit in EARLY}
+    fairquant = FAIRQUANT.get(subject.name, (float("nan"), float("nan")))
     return {
-        "net": subject.name, "protected": subject.main, "fair": found.fair, "unfair": found.unfair, **early, "open": found.width,
-        "cells": found.cells, "cpu s": used, "check": report.verdict, "check s": time.process_time() - started - used,
-        "FairQuant fair": theirs[0], "FairQuant cpu s": theirs[1],
+        "net": subject.name, "protected": subject.main, "fair": share.fair, "unfair": share.unfair, **early, "open": share.width,
+        "cells": share.cells, "cpu s": cpu, "check": report.verdict, "check s": time.process_time() - started - cpu,
+        "FairQuant fair": fairquant[0], "FairQuant cpu s": fairquant[1],
     }

@@ -41,8 +41,8 @@ def run(
 ) -> pd.DataFrame:
     """Run the comparison.   seconds: for each network, in this run; parts in the store from earlier runs count too."""
     data = data_folder()
-    chosen = subjects(data, nets=nets, families=FAMILIES)
-    lines = (line for one in chosen for line in _lines(one, folder, seconds, jobs, fresh))
+    networks = subjects(data, nets=nets, families=FAMILIES)
+    lines = (line for subject in networks for line in _lines(subject, folder, seconds, jobs, fresh))
     table = measured(f"Stress: partitions, {seconds:g} s a network, {jobs} processes", lines, folder)
     reached, given_up = table["reached"].sum(), table["given up"].sum()
     print(f"{reached - given_up} of {reached} parts reached are decided ({1 - given_up / reached:.4%}; {table['cut off'].sum()} "
@@ -58,9 +58,9 @@ def _lines(subject: ListedNetwork, folder: Path, seconds: float, jobs: int, fres
     query, path = subject.fairness(protected), folder / "stores" / f"stress-{subject.name}-{protected}.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
-        for left in path.parent.glob(f"{path.name}*"):
-            left.unlink()
-    before = _decided(path)
+        for stale in path.parent.glob(f"{path.name}*"):
+            stale.unlink()
+    decided_before = _decided(path)
     progress = _Progress(subject.name)
     started = time.perf_counter()
     interrupted = False
@@ -71,17 +71,17 @@ def _lines(subject: ListedNetwork, folder: Path, seconds: float, jobs: int, fres
             )
         except KeyboardInterrupt:
             interrupted = True
-    spent = time.perf_counter() - started
+    elapsed = time.perf_counter() - started
     pd.DataFrame(memory.samples, columns=["seconds", "MiB"]).to_csv(folder / f"stress-memory-{subject.name}.csv", index=False)
     counts = Counts.of(path, query, size)
     if counts.parts != experiment.get("partitions", counts.parts):
         raise Disagreement(f"{subject.name}: {counts.parts} parts, the schema lists {experiment['partitions']}")
     decided, (begin, end) = counts.proved + counts.refuted, memory.ends()
-    reached, rate = decided + counts.given_up, (decided - before) / spent
+    reached, rate = decided + counts.given_up, (decided - decided_before) / elapsed
     yield {
         "net": subject.name, "protected": protected, "size": size, "parts": counts.parts, "reached": reached,
         "%": f"{reached / counts.parts:.2%}", "proved": counts.proved, "refuted": counts.refuted, "given up": counts.given_up,
-        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": spent, "CPU s": memory.cpu, "parts/s": rate,
+        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": elapsed, "CPU s": memory.cpu, "parts/s": rate,
         "all, h": counts.parts / rate / 3600 if rate else float("nan"), "MiB begin": begin, "MiB end": end,
         "store MiB": path.stat().st_size / 2**20,
     }
@@ -140,9 +140,9 @@ class Memory:
 
     def ends(self) -> tuple[float, float]:
         """The most in the first and in the last tenth of the time (NaN where nothing could be sampled)."""
-        running = [size for seconds, size in self.samples if seconds > STARTING] or [size for _, size in self.samples]
-        tenth = max(1, len(running) // 10)
-        first, last = running[:tenth], running[-tenth:]
+        sizes = [size for seconds, size in self.samples if seconds > STARTING] or [size for _, size in self.samples]
+        tenth = max(1, len(sizes) // 10)
+        first, last = sizes[:tenth], sizes[-tenth:]
         return max(first, default=float("nan")), max(last, default=float("nan"))
 
 
@@ -161,8 +161,8 @@ def usage() -> tuple[float, float]:
             continue  # the process has just ended
     if os.getpid() not in pages:
         return float("nan"), float("nan")
-    ours = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    size = sum(pages[one] for one in ours) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return size, sum(ticks[one] for one in ours) / os.sysconf("SC_CLK_TCK")
+    tree = {os.getpid()}
+    while added := {child for child, parent in parents.items() if parent in tree} - tree:
+        tree |= added
+    size = sum(pages[pid] for pid in tree) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return size, sum(ticks[pid] for pid in tree) / os.sysconf("SC_CLK_TCK")

@@ -89,96 +89,96 @@ def _line(
     x, y = table.drop(columns=LABEL).to_numpy(dtype=np.float32), table[LABEL].to_numpy()
     model = fitted(name, x, y)
     started = time.process_time()
-    read_in = read(model)
-    found: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
+    ensemble = read(model)
+    line: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
     raw = x[:rows].astype(float)
-    for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes),
-                 _share(read_in, schema, seconds), _gap(read_in, schema, seconds, solver),
-                 _beside(read_in, schema, raw, asked, seconds, solver)):
-        found |= dict(part)
-    return found
+    for columns in (_rows(ensemble, schema, raw, delta), _flip(ensemble, schema), _parts(ensemble, schema, parts, nodes),
+                    _share(ensemble, schema, seconds), _gap(ensemble, schema, seconds, solver),
+                    _solvers(ensemble, schema, raw, asked, seconds, solver)):
+        line |= dict(columns)
+    return line
 
 
 def _rows(model: Model, schema: Schema, raw: np.ndarray, delta: float) -> Iterator[tuple[str, Any]]:
     raw = raw[schema.domain.within(raw)]
     started = time.process_time()
-    found = decide(bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], delta, (1, 0)), seconds=300)
+    decision = decide(bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], delta, (1, 0)), seconds=300)
     yield "rows s", time.process_time() - started
-    yield "rows open", int((found.status == 0).sum())
+    yield "rows open", int((decision.status == 0).sum())
 
 
-def _whole(model: Model, schema: Schema) -> Iterator[tuple[str, Any]]:
+def _flip(model: Model, schema: Schema) -> Iterator[tuple[str, Any]]:
     query = IndividualFairness(network=model, schema=schema, protected=["sex"])
     _, batch = questions_of(query)
     started = time.process_time()
-    found = decide(twin_problem(query, batch, goals_of(query)), seconds=60, group=np.zeros(len(batch), dtype=np.int64))
+    decision = decide(twin_problem(query, batch, goals_of(query)), seconds=60, group=np.zeros(len(batch), dtype=np.int64))
     yield "flip s", time.process_time() - started
-    yield "flip", bool(found.refuted.any())
+    yield "flip", bool(decision.refuted.any())
 
 
 def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tuple[str, Any]]:
     query = IndividualFairness(network=model, schema=schema, protected=["sex"])
     box = box_of(schema, query.box)
-    every = partition_of(query, 10, box)
-    chosen = np.sort(np.random.default_rng(0).choice(every.count, min(parts, every.count), replace=False))
-    batch, part, _ = Pairs.of(query, *box).batch(schema.domain, *every.boxes(chosen), box)
+    partition = partition_of(query, 10, box)
+    indices = np.sort(np.random.default_rng(0).choice(partition.count, min(parts, partition.count), replace=False))
+    batch, part, _ = Pairs.of(query, *box).batch(schema.domain, *partition.boxes(indices), box)
     started = time.process_time()
-    found = decide(twin_problem(query, batch, goals_of(query)), max_nodes=nodes, group=part, seconds=300)
+    decision = decide(twin_problem(query, batch, goals_of(query)), max_nodes=nodes, group=part, seconds=300)
     yield "parts s", time.process_time() - started
-    yield "flips", int(found.refuted.sum())
-    yield "open", int((found.out_of != "").sum())
-    yield "boxes", int(found.nodes.sum())
+    yield "flips", int(decision.refuted.sum())
+    yield "open", int((decision.out_of != "").sum())
+    yield "boxes", int(decision.nodes.sum())
 
 
 def _share(model: Model, schema: Schema, seconds: float) -> Iterator[tuple[str, Any]]:
     started = time.process_time()
     query = IndividualFairness(network=model, schema=schema, protected=["sex"])
-    found = certify_share(query, budget=Budget(seconds=seconds))
+    share = certify_share(query, budget=Budget(seconds=seconds))
     yield "share s", time.process_time() - started
-    yield "fair", found.fair
-    yield "share open", found.width
+    yield "fair", share.fair
+    yield "share open", share.width
 
 
 def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
     started = time.process_time()
     scale: Literal["probability", "logit"] = "probability" if logistic(model) else "logit"
     query = ProbabilityGap(network=model, schema=schema, protected=["sex"], scale=scale)
-    found = maximise(query, budget=Budget(seconds=seconds), tolerance=1e-3)
+    gap = maximise(query, budget=Budget(seconds=seconds), tolerance=1e-3)
     yield "gap s", time.process_time() - started
-    yield "gap from", found.lower
-    yield "to", found.upper
-    most = maximise(replace(query, scale="logit"), budget=Budget(seconds=seconds), tolerance=1e-3)
-    goal = Goal(rows=np.array([[1.0, -1.0]]), constant=np.array([most.upper]), strict=False)
+    yield "gap from", gap.lower
+    yield "to", gap.upper
+    logit_gap = maximise(replace(query, scale="logit"), budget=Budget(seconds=seconds), tolerance=1e-3)
+    goal = Goal(rows=np.array([[1.0, -1.0]]), constant=np.array([logit_gap.upper]), strict=False)
     _, batch = questions_of(query)
-    for method, asked in (("bnb", None), ("milp", solver)):
+    for method, backend in (("bnb", None), ("milp", solver)):
         started = time.process_time()
-        ((answer,),) = solve(twin_problem(query, batch, (goal,)), method=method, solver=asked, budget=Budget(seconds=seconds))
+        ((answer,),) = solve(twin_problem(query, batch, (goal,)), method=method, solver=backend, budget=Budget(seconds=seconds))
         yield f"difference by {method} s", time.process_time() - started
         yield f"by {method}", answer.status.value
 
 
-def _beside(model: Model, schema: Schema, raw: np.ndarray, asked: int, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
+def _solvers(model: Model, schema: Schema, raw: np.ndarray, asked: int, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
     """Yield columns for both questions about rows: CPU milliseconds for each question over all rows, as `pba` asks them, and over
     the first `asked`, which solvers get one by one; and the numbers decided. `rows s` joins the trees of both copies beforehand."""
     raw = raw[schema.domain.within(raw)]
-    every = bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], 3.0, (1, 0))
+    all_rows = bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], 3.0, (1, 0))
     started = time.process_time()
-    decide(every, seconds=seconds)
+    decide(all_rows, seconds=seconds)
     yield "ms a question", 1e3 * (time.process_time() - started) / (2 * len(raw))
     raw = raw[:asked]
     problem = bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], 3.0, (1, 0))
     count, limit = 2 * len(raw), Budget(seconds=seconds / 10)
     started = time.process_time()
-    known = decide(problem, seconds=seconds)
+    decision = decide(problem, seconds=seconds)
     yield "of a few rows alone", 1e3 * (time.process_time() - started) / count
-    for method, by in (("milp", solver), ("smt", "z3")):
+    for method, backend in (("milp", solver), ("smt", "z3")):
         started, decided = time.process_time(), 0
         for q in range(len(raw)):
-            one = replace(problem, batch=problem.batch.take([q]))
-            (answers,) = solve(one, method=method, solver=by, budget=replace(limit, seconds=2 * limit.seconds))
+            single = replace(problem, batch=problem.batch.take([q]))
+            (answers,) = solve(single, method=method, solver=backend, budget=replace(limit, seconds=2 * limit.seconds))
             decided += sum(answer.status is not Status.UNKNOWN for answer in answers)
-        yield f"by {by}", 1e3 * (time.process_time() - started) / count
-        yield f"decided by {by}", decided
+        yield f"by {backend}", 1e3 * (time.process_time() - started) / count
+        yield f"decided by {backend}", decided
     twin, started, decided = copies_of(problem), time.process_time(), 0
     assert isinstance(twin, TreeTwin)
     stops = replace(limit, stop_below=-1e-6, stop_above=1e-6)
@@ -187,9 +187,9 @@ def _beside(model: Model, schema: Schema, raw: np.ndarray, asked: int, seconds: 
             outcome = registry.get(solver).solve(TreeProgram.of(twin, q, goal, apart=True).worst(goal), budget=stops)
             bounds = outcome.dual_bound, outcome.primal_bound
             proved, refuted = bounds[0] is not None and bounds[0] > 0, bounds[1] is not None and bounds[1] <= 0
-            against = known.status[q, g] == (VIOLATED if proved else PROVED if refuted else None)
-            if against and abs(bounds[0 if proved else 1] or 0.0) > 1e-4:      # far beyond a solver's tolerance
-                raise AssertionError(f"row {q}, goal {g}: {solver} says {bounds}, branch-and-bound {known.status[q, g]}")
+            contradicts = decision.status[q, g] == (VIOLATED if proved else PROVED if refuted else None)
+            if contradicts and abs(bounds[0 if proved else 1] or 0.0) > 1e-4:      # far beyond a solver's tolerance
+                raise AssertionError(f"row {q}, goal {g}: {solver} says {bounds}, branch-and-bound {decision.status[q, g]}")
             decided += proved or refuted
     yield f"two copies by {solver}", 1e3 * (time.process_time() - started) / count
     yield "two copies decided", decided

@@ -63,9 +63,9 @@ class FirstWitness:
 
 def run(folder: Path, *, seconds: float = 20.0, nets: Sequence[str] = ()) -> pd.DataFrame:
     data = data_folder()
-    asked = ((subject, protected) for subject in subjects(data, nets=nets) for protected in subject.protected)
+    questions = ((subject, protected) for subject in subjects(data, nets=nets) for protected in subject.protected)
     with threadpool_limits(limits=1):
-        runs = measured("Witness runs: one line a run, in the order they were made", _runs(asked, seconds), folder)
+        runs = measured("Witness runs: one line a run, in the order they were made", _runs(questions, seconds), folder)
     lines = [_line(net, protected, group) for (net, protected), group in runs.groupby(["net", "protected"], sort=False)]
     table = show(f"Witnesses: seconds to an exact decision flip, full domain, peers stopped after {seconds:g} s",
                  pd.DataFrame(lines), folder)
@@ -77,16 +77,16 @@ def run(folder: Path, *, seconds: float = 20.0, nets: Sequence[str] = ()) -> pd.
     return table
 
 
-def _runs(asked: Iterator[tuple[ListedNetwork, str]], seconds: float) -> Iterator[dict[str, Any]]:
-    for subject, protected in asked:
+def _runs(questions: Iterator[tuple[ListedNetwork, str]], seconds: float) -> Iterator[dict[str, Any]]:
+    for subject, protected in questions:
         problem = _problem(subject, protected)
         for name, finder in PEERS.items():
-            ours, theirs = _ours(subject, protected, seconds), _first(finder, problem, seconds)
-            if {ours.status, theirs.status} in ({"violated", "no witness"}, {"violated", "proved"}):
-                raise Disagreement(f"{subject.name}, {protected}: ours says {ours.status}, {name} {theirs.status}")
-            for method, found in (("ours", ours), (name, theirs)):
-                yield {"net": subject.name, "protected": protected, "method": method, "status": found.status,
-                       "seconds": found.seconds}
+            own, peer = _ours(subject, protected, seconds), _first(finder, problem, seconds)
+            if {own.status, peer.status} in ({"violated", "no witness"}, {"violated", "proved"}):
+                raise Disagreement(f"{subject.name}, {protected}: ours says {own.status}, {name} {peer.status}")
+            for method, first in (("ours", own), (name, peer)):
+                yield {"net": subject.name, "protected": protected, "method": method, "status": first.status,
+                       "seconds": first.seconds}
 
 
 def _line(net: str, protected: str, runs: pd.DataFrame) -> dict[str, Any]:
@@ -94,21 +94,21 @@ def _line(net: str, protected: str, runs: pd.DataFrame) -> dict[str, Any]:
     median = float(ours["seconds"].median())
     line = {"net": net, "protected": protected, "ours": "/".join(sorted(set(ours["status"]))), "seconds": median,
             "slowest": float(ours["seconds"].max())}
-    for one in runs[runs["method"] != "ours"].itertuples():
-        more = ">" if one.status == "unknown" else ""
-        known = one.status in ("violated", "unknown")
-        line[one.method] = f"{more}{one.seconds:.2f} ({more}{one.seconds / median:.1f}x)" if known else one.status
+    for row in runs[runs["method"] != "ours"].itertuples():
+        bound = ">" if row.status == "unknown" else ""
+        is_timed = row.status in ("violated", "unknown")
+        line[row.method] = f"{bound}{row.seconds:.2f} ({bound}{row.seconds / median:.1f}x)" if is_timed else row.status
     return line
 
 
 def _summary(runs: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return the number of each outcome, and the time relative to our median where a witness was found."""
     counts = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
-    found = runs[runs["status"] == "violated"].merge(table, on=["net", "protected"], suffixes=("", " of ours"))
-    if found.empty:
+    solved = runs[runs["status"] == "violated"].merge(table, on=["net", "protected"], suffixes=("", " of ours"))
+    if solved.empty:
         return counts
-    ratio = found["seconds"] / found["seconds of ours"]
-    return (f"{counts}; where found {found['seconds'].median():.2f} s in the median, {ratio.median():.1f}x ours "
+    ratio = solved["seconds"] / solved["seconds of ours"]
+    return (f"{counts}; where found {solved['seconds'].median():.2f} s in the median, {ratio.median():.1f}x ours "
             f"({ratio.min():.1f}-{ratio.max():.1f}x)")
 
 
@@ -131,16 +131,16 @@ def _first(finder: Finder, problem: TwinProblem, seconds: float) -> FirstWitness
     started = time.perf_counter()
     status = "no witness"
     for q, g in np.ndindex(len(problem.batch), len(problem.goals)):
-        left = seconds - (time.perf_counter() - started)
+        remaining = seconds - (time.perf_counter() - started)
         try:
-            found = finder(problem, q, g, left) if left > 0 else None
+            is_violated = finder(problem, q, g, remaining) if remaining > 0 else None
         except (LicenceLimit, Unavailable) as error:
             return FirstWitness(status="licence" if isinstance(error, LicenceLimit) else "not installed", seconds=np.nan)
-        if found:
+        if is_violated:
             status = "violated"
-        elif found is None:
+        elif is_violated is None:
             status = "unknown"
-        if status == "violated" or left <= 0:
+        if status == "violated" or remaining <= 0:
             break
     return FirstWitness(status=status, seconds=time.perf_counter() - started)
 
@@ -162,14 +162,14 @@ def _any(backend: str) -> Finder:
         program: Program = encoding.program
         for row in FLIPS[g]:
             program = replace(encoding, program=program).at_most(row, -MARGIN)
-        left = max(seconds - (time.perf_counter() - started), 1e-3)
-        outcome: Outcome = registry.solve(program, backend=backend, budget=Budget(seconds=left))
+        remaining = max(seconds - (time.perf_counter() - started), 1e-3)
+        outcome: Outcome = registry.solve(program, backend=backend, budget=Budget(seconds=remaining))
         if outcome.limit is Limit.INTERRUPTED:
             raise KeyboardInterrupt
         if outcome.values is None:
             return None  # out of time, or infeasible: no flip by this margin, though there may be one by less
-        met, _ = exact_goals(problem, np.array([q]), encoding.decode(outcome.values))
-        return None if met[0, g] else True
+        is_met, _ = exact_goals(problem, np.array([q]), encoding.decode(outcome.values))
+        return None if is_met[0, g] else True
 
     return find
 

@@ -51,11 +51,11 @@ def _built(eps: float | None, data: Path) -> dict[str, Any]:
     started = time.perf_counter()
     graph = FeasibilityGraph.build(adult.space, raw, eps)
     seconds = time.perf_counter() - started
-    held = peak() / 1024
+    graph_peak = peak() / 1024
     reach = Reachability.of(graph)
     return {
         "eps": graph.eps, "chosen": "the paper's" if eps else "default", "nodes": len(graph), "edges": graph.edges,
-        "alone": int(graph.alone.sum()), "graph s": seconds, "graph peak GiB": held, "strong": reach.strong_count,
+        "alone": int(graph.alone.sum()), "graph s": seconds, "graph peak GiB": graph_peak, "strong": reach.strong_count,
         "weak": reach.weak_count, "reachability s": time.perf_counter() - started - seconds,
         "peak GiB": peak() / 1024,
     }
@@ -68,13 +68,13 @@ def _centers(data: Path) -> Iterator[dict[str, Any]]:
         graph = FeasibilityGraph.build(adult.space, adult.raw, eps)
         reach = Reachability.of(graph)
         for group in (0, 1):
-            missed = np.flatnonzero(~positive & (adult.target == 1) & (adult.group == group))
-            instance = Instance.of(graph, reach, missed, np.flatnonzero(positive), group=adult.groups[group])
+            false_negatives = np.flatnonzero(~positive & (adult.target == 1) & (adult.group == group))
+            instance = Instance.of(graph, reach, false_negatives, np.flatnonzero(positive), group=adult.groups[group])
             k0, _ = fewest(instance)
-            about = {"eps": graph.eps, "group": adult.groups[group], "X": instance.size, "X'": len(instance.columns),
-                     "components": len(instance.blocks), "k0": k0}
+            header = {"eps": graph.eps, "group": adult.groups[group], "X": instance.size, "X'": len(instance.columns),
+                      "components": len(instance.blocks), "k0": k0}
             for coverage in COVERAGES:
-                line = {**about, "coverage": coverage, **_swept(instance, coverage)}
+                line = {**header, "coverage": coverage, **_swept(instance, coverage)}
                 print(line, flush=True)
                 yield line
 
@@ -96,18 +96,18 @@ def _all(data: Path) -> Iterator[dict[str, Any]]:
 
 def _swept(instance: Instance, coverage: float) -> dict[str, Any]:
     """Return a line for all k at one coverage: numbers with an optimum and provably without one, the largest gap, the slowest."""
-    seconds, found, impossible = [], {}, 0
+    seconds, results, impossible = [], {}, 0
     for k in KS:
         started = time.process_time()
         try:
-            found[k] = centers(instance, k, coverage, budget=BUDGET)
+            results[k] = centers(instance, k, coverage, budget=BUDGET)
         except QueryError:
             impossible += 1
         seconds.append(time.process_time() - started)
-    costs = {k: one.cost for k, one in found.items()}
+    costs = {k: r.cost for k, r in results.items()}
     return {
-        "k that reach it": len(found), "k that cannot": impossible, "proved": sum(one.optimal for one in found.values()),
-        "largest gap %": max((100 * (one.cost - one.lower) / one.cost for one in found.values()), default=0.0),
+        "k that reach it": len(results), "k that cannot": impossible, "proved": sum(r.optimal for r in results.values()),
+        "largest gap %": max((100 * (r.cost - r.lower) / r.cost for r in results.values()), default=0.0),
         "slowest s": max(seconds), "median s": float(np.median(seconds)),
         "d at the least k": min(costs.items())[1] if costs else np.nan, "d at k = 15": costs.get(15, np.nan),
     }

@@ -41,10 +41,10 @@ def _defaults(name: str, folder: Path) -> dict[str, Any]:
         "dataset": name, "rows": len(raw), "paper's eps": data.eps, "alone": int((nearest > data.eps).sum()),
         "stuck": int(np.isinf(nearest).sum()), "smallest eps": float(nearest[np.isfinite(nearest)].max()),
     }
-    for which, eps in (("paper's", data.eps), ("smallest", None)):
+    for kind, eps in (("paper's", data.eps), ("smallest", None)):
         started = time.perf_counter()
         graph = FeasibilityGraph.build(data.space, raw, eps)
-        line |= {f"edges, {which}": graph.edges, f"s, {which}": time.perf_counter() - started}
-        line |= {f"peak MiB, {which}": peak()}
+        line |= {f"edges, {kind}": graph.edges, f"s, {kind}": time.perf_counter() - started}
+        line |= {f"peak MiB, {kind}": peak()}
         del graph
     return line

@@ -44,44 +44,44 @@ def run(folder: Path, *, limit: float = LIMIT, coverage: Sequence[float] = COVER
     graph = FeasibilityGraph.build(adult.space, adult.raw, adult.eps)
     reach = Reachability.of(graph)
     positive = classifier(adult).predict(adult.frame) == 1
-    missed = np.flatnonzero(~positive & (adult.target == 1) & (adult.group == 1))
-    whole = Instance.of(graph, reach, missed, np.flatnonzero(positive), group="men")
-    every = [name for name in BACKENDS if name in {backend.name for backend in available()}]
+    false_negatives = np.flatnonzero(~positive & (adult.target == 1) & (adult.group == 1))
+    full = Instance.of(graph, reach, false_negatives, np.flatnonzero(positive), group="men")
+    backends = [name for name in BACKENDS if name in {backend.name for backend in available()}]
     lines: list[dict[str, Any]] = []
     for share in coverage:
-        racing = every
+        solvers = backends
         for factuals, candidates in SIZES:
-            if not racing:
+            if not solvers:
                 break
             rng = np.random.default_rng(factuals)
-            own, offered = rng.choice(whole.factuals, factuals, replace=False), rng.choice(whole.columns, candidates, replace=False)
-            instance = Instance.of(graph, reach, own, offered, group="men")
-            found = list(_race(instance, share, racing, limit))
-            print(pd.DataFrame(found).to_string(), flush=True)
-            lines += found
-            racing = [name for name in racing if any(line["method"] == name and line["optimal"] for line in found)]
+            rows, columns = rng.choice(full.factuals, factuals, replace=False), rng.choice(full.columns, candidates, replace=False)
+            instance = Instance.of(graph, reach, rows, columns, group="men")
+            runs = list(_race(instance, share, solvers, limit))
+            print(pd.DataFrame(runs).to_string(), flush=True)
+            lines += runs
+            solvers = [name for name in solvers if any(line["method"] == name and line["optimal"] for line in runs)]
     return show("k-center race: seconds of the exact method beside the paper's MIP", pd.DataFrame(lines), folder)
 
 
-def _race(instance: Instance, coverage: float, racing: list[str], limit: float) -> Iterator[dict[str, Any]]:
+def _race(instance: Instance, coverage: float, solvers: list[str], limit: float) -> Iterator[dict[str, Any]]:
     k = 1 + (fewest(instance)[0] if coverage == 1 else _fewest_for(instance, coverage))
-    ours, seconds = _timed(lambda: centers(instance, k, coverage, budget=Budget(seconds=limit)), REPEATS)
-    about = {"coverage": coverage, "X": instance.size, "X'": len(instance.columns), "components": len(instance.blocks), "k": k}
-    yield {**about, "method": "exact", "d": ours.cost, "optimal": ours.optimal, "s": seconds, "same": True, "times exact": 1.0}
+    exact, seconds = _timed(lambda: centers(instance, k, coverage, budget=Budget(seconds=limit)), REPEATS)
+    header = {"coverage": coverage, "X": instance.size, "X'": len(instance.columns), "components": len(instance.blocks), "k": k}
+    yield {**header, "method": "exact", "d": exact.cost, "optimal": exact.optimal, "s": seconds, "same": True, "times exact": 1.0}
     runs: dict[str, Callable[[], Centers]] = {
-        name: partial(by_solver, instance, k, coverage, backend=name, budget=Budget(seconds=limit)) for name in racing
+        name: partial(by_solver, instance, k, coverage, backend=name, budget=Budget(seconds=limit)) for name in solvers
     }
     if coverage == 1:
         runs = {"components": lambda: by_components(instance, k, budget=Budget(seconds=limit)), **runs}
     for name, method in runs.items():
         try:
-            found, spent = _timed(method, 1)
+            solution, elapsed = _timed(method, 1)
         except (QueryError, BackendError) as error:
-            yield {**about, "method": name, "optimal": False, "note": str(error)[:60]}
+            yield {**header, "method": name, "optimal": False, "note": str(error)[:60]}
             continue
         yield {
-            **about, "method": name, "d": found.cost, "optimal": found.optimal, "s": spent,
-            "same": abs(found.cost - ours.cost) <= 1e-9, "times exact": spent / seconds,
+            **header, "method": name, "d": solution.cost, "optimal": solution.optimal, "s": elapsed,
+            "same": abs(solution.cost - exact.cost) <= 1e-9, "times exact": elapsed / seconds,
         }
 
 
@@ -95,6 +95,6 @@ def _timed(work: Callable[[], Centers], repeats: int) -> tuple[Centers, float]:
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
-        found = work()
+        answer = work()
         times.append(time.perf_counter() - started)
-    return found, sorted(times)[repeats // 2]
+    return answer, sorted(times)[repeats // 2]

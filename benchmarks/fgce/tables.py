@@ -26,18 +26,18 @@ DIGIT = 0.01
 
 def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataFrame]:
     cells: dict[str, list[pd.DataFrame]] = {"kauc": [], "dauc": [], "cauc": []}
-    met = []
-    for one in (load(name, data_folder()) for name in LOADERS if name in names):
-        pair = audits(one)
+    curves_met = []
+    for data in (load(name, data_folder()) for name in LOADERS if name in names):
+        pair = audits(data)
         d0 = max(reach(instance, budget=BUDGET).d0 for instance in pair)
         for name in ("kauc", "dauc"):
-            tables = coverages(one, pair, name, d0)
-            met += [table.assign(table=name, dataset=one.name, group=group) for group, table in enumerate(tables)]
-            cells[name].append(areas(one, tables, "d" if name == "kauc" else "k"))
-        cells["cauc"].append(cauc_table(one))
+            tables = coverages(data, pair, name, d0)
+            curves_met += [table.assign(table=name, dataset=data.name, group=group) for group, table in enumerate(tables)]
+            cells[name].append(areas(data, tables, "d" if name == "kauc" else "k"))
+        cells["cauc"].append(cauc_table(data))
     titles = {
-        "FGCE greedy: beside the proved optimum": _greedy(pd.concat(met, ignore_index=True)),
-        "FGCE ranks: ours beside the paper's": pd.concat([_ranks(name, pd.concat(one)) for name, one in cells.items()]),
+        "FGCE greedy: beside the proved optimum": _greedy(pd.concat(curves_met, ignore_index=True)),
+        "FGCE ranks: ours beside the paper's": pd.concat([_ranks(name, pd.concat(frames)) for name, frames in cells.items()]),
     }
     return [show(title, frame, folder) for title, frame in titles.items()]
 
@@ -45,10 +45,10 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
 def _greedy(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each dataset and group the number of cells (k, d), of those where greedy is below the optimum, and the largest
     loss."""
-    short = (table["coverage"] - table["greedy"]).clip(lower=0)
+    shortfall = (table["coverage"] - table["greedy"]).clip(lower=0)
     ratio = table["greedy"].div(table["coverage"]).where(table["coverage"] > 0, 1.0)
     return (
-        table.assign(short=short > 0, loss=short, ratio=ratio)
+        table.assign(short=shortfall > 0, loss=shortfall, ratio=ratio)
         .groupby(["table", "dataset", "group"], sort=False)
         .agg(cells=("k", "size"), proved=("optimal", "sum"), short=("short", "sum"), loss=("loss", "max"), ratio=("ratio", "min"))
         .rename(columns={"short": "greedy is short", "loss": "by at most", "ratio": "worst ratio"})
@@ -62,7 +62,7 @@ def _ranks(name: str, table: pd.DataFrame) -> pd.DataFrame:
     for dataset, part in table.groupby("dataset", sort=False):
         greedy = part["greedy's auc"] if name != "cauc" else part["auc"]
         spread = part[["auc", "paper's auc"]].corr(method="spearman")
-        ours, paper = (_worse(part, argument, of) for of in ("auc", "paper's auc"))
+        ours, paper = (_worse(part, argument, column) for column in ("auc", "paper's auc"))
         lines.append({
             "table": name, "dataset": dataset, "cells": len(part), "same sp": _same(part["sp"], part["paper's sp"]),
             "same coverage or cost": _same(part[value], part[f"paper's {value}"]),
@@ -77,7 +77,7 @@ def _same(ours: pd.Series, paper: pd.Series) -> int:
     return int(((ours - paper).abs() < DIGIT).sum())
 
 
-def _worse(part: pd.DataFrame, argument: str, of: str) -> Array:
+def _worse(part: pd.DataFrame, argument: str, column: str) -> Array:
     """Return -1, 0 or 1 for each argument, by which group's area is smaller, to two digits."""
-    wide = part.pivot(index=argument, columns="group", values=of).round(2)
-    return np.asarray(np.sign((wide[0] - wide[1]).round(2)))
+    areas_of_groups = part.pivot(index=argument, columns="group", values=column).round(2)
+    return np.asarray(np.sign((areas_of_groups[0] - areas_of_groups[1]).round(2)))

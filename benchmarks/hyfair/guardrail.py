@@ -49,7 +49,7 @@ class GuardedNetwork:
 
 def subjects() -> list[GuardedNetwork]:
     """The shipped networks, and Fairify's Adult networks where VERIFAIR_DATA has them."""
-    found = [
+    networks = [
         GuardedNetwork(name=name, model=datasets.network_path(name), dataset=datasets.load(name), protected=protected)
         for name, protected in (("german", ("sex", "age")), ("adult", ("race", "sex")))
     ]
@@ -57,13 +57,13 @@ def subjects() -> list[GuardedNetwork]:
         folder = data_folder()
     except Skipped as reason:
         print(f"guardrail: Fairify's networks skipped, {reason}")
-        return found
+        return networks
     schema = fairify_schema(folder, "adult", named=True)
     frame = datasets.read_table(folder / "encoded" / "adult.csv.gz")
     frame = frame[schema.fitting(frame)].reset_index(drop=True)
     dataset = Dataset(name="adult-encoded", frame=frame, schema=schema)
     nets = [GuardedNetwork(name=n, model=folder / "nets" / f"{n}.onnx", dataset=dataset, protected=("sex",)) for n in NETS]
-    return found + nets
+    return networks + nets
 
 
 def run(folder: Path) -> pd.DataFrame:
@@ -79,17 +79,17 @@ def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
     query = KDiscrimination(network=read_onnx(subject.model), schema=schema, protected=subject.protected)
     started = time.perf_counter()
     try:
-        found = explain_rounds(query, ExplainSettings(measure="gap", rounds=ROUNDS), rows=train)
+        explained = explain_rounds(query, ExplainSettings(measure="gap", rounds=ROUNDS), rows=train)
     except QueryError as error:
         print(f"guardrail: {subject.name}: {error}")
         return []
     seconds = time.perf_counter() - started
-    rules = snapped(found.rules, schema)
-    centres = np.stack([one.centre for one in found.found])
+    rules = snapped(explained.rules, schema)
+    centres = np.stack([cluster.centre for cluster in explained.found])
     retrain(Space.of(query), subject.dataset, centres, retrained)
-    again = KDiscrimination(network=read_onnx(retrained), schema=schema, protected=subject.protected)
+    retrained_query = KDiscrimination(network=read_onnx(retrained), schema=schema, protected=subject.protected)
     lines: list[dict[str, object]] = []
-    original = _measured(subject, query, (), found)
+    original = _measured(subject, query, (), explained)
     target = TARGET * float(str(original["gap met"]))
     try:
         proved = tighten(query, train, target, seconds=2 * SECONDS)[1].rules
@@ -97,26 +97,26 @@ def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
         print(f"guardrail: {subject.name}: {error}")
         proved = ()
     lines.append({"network": subject.name, "intervention": "original", "rules": 0} | original)
-    for name, asked, chosen in (
+    for name, variant, chosen_rules in (
         ("original + rules", query, rules), (f"original + rules for {target:.3g}", query, proved),
-        ("retrained", again, ()), ("retrained + rules", again, rules),
+        ("retrained", retrained_query, ()), ("retrained + rules", retrained_query, rules),
     ):
-        head = {"network": subject.name, "intervention": name, "rules": len(chosen)}
-        lines.append(head | _measured(subject, asked, chosen, found))
+        head = {"network": subject.name, "intervention": name, "rules": len(chosen_rules)}
+        lines.append(head | _measured(subject, variant, chosen_rules, explained))
     lines[1]["explain s"] = seconds
     return lines
 
 
-def _measured(subject: GuardedNetwork, query: KDiscrimination, rules: tuple[Rule, ...], found: Rounds) -> dict[str, object]:
+def _measured(subject: GuardedNetwork, query: KDiscrimination, rules: tuple[Rule, ...], explained: Rounds) -> dict[str, object]:
     schema, test = query.schema, subject.dataset.test
-    outside = guarded_schema(schema, rules) if rules else schema
-    gap = ProbabilityGap(network=query.network, schema=outside, protected=query.protected, differ="any")
+    guarded = guarded_schema(schema, rules) if rules else schema
+    gap = ProbabilityGap(network=query.network, schema=guarded, protected=query.protected, differ="any")
     bound = maximise(gap, budget=Budget(seconds=SECONDS), tolerance=1e-3)
-    on = EffectData(
-        data=schema.raw(test), labels=schema.labels(test), clusters=np.stack([one.centre for one in found.found]),
+    effect_data = EffectData(
+        data=schema.raw(test), labels=schema.labels(test), clusters=np.stack([cluster.centre for cluster in explained.found]),
         iterations=ITERATIONS, budget=Budget(seconds=SECONDS),
     )
-    table = effect("", query, rules, on)
+    table = effect("", query, rules, effect_data)
     return {
         "gap met": bound.lower, "gap certified": bound.upper, "accuracy": table.accuracy, "refused": table.abstained,
         "max k": table.max_k, "mean k": table.mean_k, "#ID": table.instances, "success": table.success_rate,

@@ -62,28 +62,28 @@ def run(
     data = data_folder()
     settings = KmaxRuns(seconds=seconds, seeds=seeds, sample=sample, each=each, nets=tuple(nets))
     with threadpool_limits(limits=1):
-        whole = [_whole(data, settings, *asked) for asked in WHOLE if settings.wanted(asked[0])]
-        parts = [_partitioned(data, settings, *asked) for asked in PARTITIONED if settings.wanted(asked[0])]
+        domains = [_whole(data, settings, *run_settings) for run_settings in WHOLE if settings.wanted(run_settings[0])]
+        parts = [_partitioned(data, settings, *run_settings) for run_settings in PARTITIONED if settings.wanted(run_settings[0])]
     tables = {
-        f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches": whole,
+        f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches": domains,
         f"kmax partitions: {settings.each:g} s each, samples of at most {settings.sample}": parts,
     }
     return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items() if lines]
 
 
 def _whole(
-    data: Path, settings: KmaxRuns, net: str, which: str, protected: tuple[str, ...], values: Mapping[str, Sequence[float]]
+    data: Path, settings: KmaxRuns, net: str, values_text: str, protected: tuple[str, ...], values: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
     family, _ = FAMILY[net[:2]]
     schema, network = fairify_schema(data, family), read_onnx(data / "nets" / f"{net}.onnx")
     query = KDiscrimination(network=network, schema=schema, protected=protected, values=values)
     rows = schema.raw(read_table(next((data / "encoded").glob(f"{family}.csv*"))), outside="keep")
     share = settings.seconds / settings.seeds
-    found = [search_clusters(query, data=rows, seconds=share, seed=seed) for seed in range(settings.seeds)]
+    runs = [search_clusters(query, data=rows, seconds=share, seed=seed) for seed in range(settings.seeds)]
     verdict = kmax(query, budget=Budget(seconds=settings.seconds))
     return {
-        "net": net, "protected": " x ".join(protected), "values": which, "K": verdict.combinations,
-        "search": max(one.k for one in found), "searches at it": sum(one.k == max(o.k for o in found) for one in found),
+        "net": net, "protected": " x ".join(protected), "values": values_text, "K": verdict.combinations,
+        "search": max(s.k for s in runs), "searches at it": sum(s.k == max(o.k for o in runs) for s in runs),
         "lower": verdict.lower, "upper": verdict.upper, "gap": verdict.upper - verdict.lower,
         "seconds": verdict.seconds, "boxes": verdict.boxes, **_checked(verdict, query),
     }
@@ -120,11 +120,11 @@ def sampled(schema: Schema, protected: str, threshold: int, count: int) -> Itera
     blocks: dict[str, list[tuple[float, float]]] = {}
     for feature in schema.features:
         low, high = feature.range or (0.0, 0.0)
-        whole = feature.name == protected or feature.protected or high - low + 1 <= threshold
-        starts = [low] if whole else np.arange(low, high + 1, threshold).tolist()
-        blocks[feature.name] = [(start, high if whole else min(start + threshold - 1, high)) for start in starts]
-    sizes = [len(each) for each in blocks.values()]
+        is_whole = feature.name == protected or feature.protected or high - low + 1 <= threshold
+        starts = [low] if is_whole else np.arange(low, high + 1, threshold).tolist()
+        blocks[feature.name] = [(start, high if is_whole else min(start + threshold - 1, high)) for start in starts]
+    sizes = [len(block) for block in blocks.values()]
     total = int(np.prod(sizes))
     for index in np.random.default_rng(0).choice(total, size=min(count, total), replace=False):
-        at = np.unravel_index(index, sizes)
-        yield {name: each[k] for (name, each), k in zip(blocks.items(), at, strict=True) if name != protected}
+        indices = np.unravel_index(index, sizes)
+        yield {name: intervals[k] for (name, intervals), k in zip(blocks.items(), indices, strict=True) if name != protected}

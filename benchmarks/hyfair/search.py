@@ -35,7 +35,7 @@ def run(folder: Path) -> pd.DataFrame:
     networks = {name: read_onnx(data / "nets" / f"{name}.onnx") for name in PAPER}
     with threadpool_limits(limits=1):
         _rates(networks["AC-3"], schema, rows, folder)
-        found = {
+        searches = {
             (name, method, seed): search_clusters(
                 _query(networks[name], schema, DECADES), method=method, data=rows, seconds=SECONDS, seed=seed
             )
@@ -43,10 +43,10 @@ def run(folder: Path) -> pd.DataFrame:
             for seed in range(SEEDS)
             for method in METHODS
         }
-    _plot(found, folder)
+    _plot(searches, folder)
     return show(
         f"Search: {SEEDS} seeds, {SECONDS:g} s each, one thread, K = 90",
-        pd.DataFrame([_line(found, name, method) for name in networks for method in METHODS]), folder,
+        pd.DataFrame([_line(searches, name, method) for name in networks for method in METHODS]), folder,
     )
 
 
@@ -59,14 +59,14 @@ def _rates(network: Network, schema: Schema, rows: Array, folder: Path) -> None:
     lines = []
     for values in (DECADES, {}):
         for method in METHODS:
-            done = search_clusters(_query(network, schema, values), method=method, data=rows, seconds=SECONDS, enough=21).statistics
-            rate = 60e-6 * done.evaluations / done.seconds
-            lines.append({"K": done.evaluations // done.rows, "search": method, "million evaluations a minute": rate})
+            stat = search_clusters(_query(network, schema, values), method=method, data=rows, seconds=SECONDS, enough=21).statistics
+            rate = 60e-6 * stat.evaluations / stat.seconds
+            lines.append({"K": stat.evaluations // stat.rows, "search": method, "million evaluations a minute": rate})
     show("Search rate: AC-3, one thread", pd.DataFrame(lines), folder)
 
 
-def _line(found: dict[tuple[str, str, int], ClusterSearch], name: str, method: str) -> dict[str, object]:
-    runs = [found[name, method, seed] for seed in range(SEEDS)]
+def _line(searches: dict[tuple[str, str, int], ClusterSearch], name: str, method: str) -> dict[str, object]:
+    runs = [searches[name, method, seed] for seed in range(SEEDS)]
     k = np.array([run.k for run in runs])
     seconds = np.array([run.statistics.best_seconds for run in runs])
     return {
@@ -79,7 +79,7 @@ def _line(found: dict[tuple[str, str, int], ClusterSearch], name: str, method: s
     }
 
 
-def _plot(found: dict[tuple[str, str, int], ClusterSearch], folder: Path) -> None:
+def _plot(searches: dict[tuple[str, str, int], ClusterSearch], folder: Path) -> None:
     """Draw the best k so far against seconds: the mean over seeds, and the range from the worst to the best of them."""
     import matplotlib
 
@@ -90,7 +90,7 @@ def _plot(found: dict[tuple[str, str, int], ClusterSearch], folder: Path) -> Non
     figure, axes = plt.subplots(2, 3, figsize=(12, 6.5), sharex=True, sharey=True, layout="constrained")
     for axis, name in zip(axes.flat, PAPER, strict=True):
         for method, colour in zip(METHODS, ("#999999", "#2166ac", "#b2182b"), strict=True):
-            curves = np.array([_curve(found[name, method, seed], grid) for seed in range(SEEDS)])
+            curves = np.array([_curve(searches[name, method, seed], grid) for seed in range(SEEDS)])
             axis.plot(grid, curves.mean(axis=0), color=colour, label=method)
             axis.fill_between(grid, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2, linewidth=0)
         axis.axhline(PAPER[name], color="black", linewidth=0.8, linestyle=":", label="paper's Max.K, 4 h")

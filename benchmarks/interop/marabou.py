@@ -45,41 +45,41 @@ def run(folder: Path, *, people: int = 10, seconds: int = 10) -> pd.DataFrame:
             for line in compared(question, Path(scratch) / question.name.replace(" ", "-"), seconds)
         ]
     table = show("Interop: exported queries, ours beside Marabou", pd.DataFrame(lines), folder)
-    both = table[table["marabou"].isin(DECIDED) & table["ours 1.0"].isin(DECIDED)]
-    alike = both[both["marabou"] == both["ours 1.0"]]
-    sat = (alike["marabou"] == "sat").sum()
-    open_ = {one: (~table[one].isin(DECIDED)).sum() for one in ("marabou", "ours 1.0", "ours 2.0")}
-    print(f"{len(table)} queries: {len(alike)} agree ({sat} sat, {len(alike) - sat} unsat), {len(both) - len(alike)} contradict; "
-          f"left open: Marabou {open_['marabou']}, we {open_['ours 1.0']} as 1.0 and {open_['ours 2.0']} as 2.0")
+    pairs = table[table["marabou"].isin(DECIDED) & table["ours 1.0"].isin(DECIDED)]
+    agree = pairs[pairs["marabou"] == pairs["ours 1.0"]]
+    sat = (agree["marabou"] == "sat").sum()
+    undecided = {column: (~table[column].isin(DECIDED)).sum() for column in ("marabou", "ours 1.0", "ours 2.0")}
+    print(f"{len(table)} queries: {len(agree)} agree ({sat} sat, {len(agree) - sat} unsat), {len(pairs) - len(agree)} contradict; "
+          f"left open: Marabou {undecided['marabou']}, we {undecided['ours 1.0']} as 1.0 and {undecided['ours 2.0']} as 2.0")
     for _, line in table[table["edge"] != ""].iterrows():
         print(f"  {line['query']}: {line['edge']}")
-    spent = {one: table[f"{one} s"].sum() for one in ("marabou", "1.0", "2.0")}
-    print(f"seconds: Marabou {spent['marabou']:.1f}, ours {spent['1.0']:.1f} (1.0) and {spent['2.0']:.1f} (2.0)")
+    seconds_of = {column: table[f"{column} s"].sum() for column in ("marabou", "1.0", "2.0")}
+    print(f"seconds: Marabou {seconds_of['marabou']:.1f}, ours {seconds_of['1.0']:.1f} (1.0) and {seconds_of['2.0']:.1f} (2.0)")
     return table
 
 
 def compared(question: ExportedQuery, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
     """Yield a line for each file of one question. Raises Disagreement if the file and the question cannot both be right."""
-    written = export(question.query, folder, relaxed=True)
+    exported = export(question.query, folder, relaxed=True)
     pieces = pieces_of(question.query, enumerated=[], relaxed=True)
-    for name, piece in zip(written.files, pieces.pieces, strict=True):
-        old = read_vnnlib(folder / "1.0" / "vnnlib" / name)
-        new = read_vnnlib(folder / "2.0" / "vnnlib" / name)
-        first = decide(old, networks_of(old, {"": folder / "1.0" / PRODUCT}), budget=Budget(seconds=seconds))
-        second = decide(new, networks_of(new, {"f": folder / "2.0" / NETWORK}), budget=Budget(seconds=seconds))
-        said = marabou_files.ask(folder / "1.0" / PRODUCT, folder / "1.0" / "vnnlib" / name, seconds)
+    for name, piece in zip(exported.files, pieces.pieces, strict=True):
+        query_1 = read_vnnlib(folder / "1.0" / "vnnlib" / name)
+        query_2 = read_vnnlib(folder / "2.0" / "vnnlib" / name)
+        answer_1 = decide(query_1, networks_of(query_1, {"": folder / "1.0" / PRODUCT}), budget=Budget(seconds=seconds))
+        answer_2 = decide(query_2, networks_of(query_2, {"f": folder / "2.0" / NETWORK}), budget=Budget(seconds=seconds))
+        theirs = marabou_files.ask(folder / "1.0" / PRODUCT, folder / "1.0" / "vnnlib" / name, seconds)
         status = behind(pieces, piece, seconds)
-        if {first.answer, second.answer} == {VnnlibStatus.SAT, VnnlibStatus.UNSAT} and first.answer is VnnlibStatus.UNSAT:
+        if {answer_1.answer, answer_2.answer} == {VnnlibStatus.SAT, VnnlibStatus.UNSAT} and answer_1.answer is VnnlibStatus.UNSAT:
             raise Disagreement(f"{question.name} {name}: 1.0 is unsat, though it relaxes 2.0, which is sat")
-        if status is Status.VIOLATED and VnnlibStatus.UNSAT in (first.answer, second.answer):
+        if status is Status.VIOLATED and VnnlibStatus.UNSAT in (answer_1.answer, answer_2.answer):
             raise Disagreement(f"{question.name} {name}: the question is violated, the file unsat")
         edge = ""
-        if said.answer in DECIDED and first.answer.value in DECIDED and said.answer != first.answer.value:
-            edge = at_the_edge(old, folder / "1.0" / PRODUCT, said, first.assignment is not None)
+        if theirs.answer in DECIDED and answer_1.answer.value in DECIDED and theirs.answer != answer_1.answer.value:
+            edge = at_the_edge(query_1, folder / "1.0" / PRODUCT, theirs, answer_1.assignment is not None)
         yield {
-            "query": f"{question.name} {name.split('.')[0]}", "marabou": said.answer, "ours 1.0": first.answer.value,
-            "ours 2.0": second.answer.value, "question": status.value, "marabou s": said.seconds, "1.0 s": first.seconds,
-            "2.0 s": second.seconds, "edge": edge or said.detail,
+            "query": f"{question.name} {name.split('.')[0]}", "marabou": theirs.answer, "ours 1.0": answer_1.answer.value,
+            "ours 2.0": answer_2.answer.value, "question": status.value, "marabou s": theirs.seconds, "1.0 s": answer_1.seconds,
+            "2.0 s": answer_2.seconds, "edge": edge or theirs.detail,
         }
 
 
@@ -91,19 +91,19 @@ def behind(pieces: Pieces, piece: Piece, seconds: int) -> Status:
     return solve(problem, budget=Budget(seconds=seconds))[0][0].status
 
 
-def at_the_edge(query: VnnlibQuery, network: Path, said: marabou_files.Said, ours_is_sat: bool) -> str:
+def at_the_edge(query: VnnlibQuery, network: Path, answer: marabou_files.Said, ours_is_sat: bool) -> str:
     """Return, in words, the exact evaluation of a contradiction."""
-    if said.inputs is None:
+    if answer.inputs is None:
         return "Marabou says unsat, our witness is exact" if ours_is_sat else "both say unsat"
     (product,) = networks_of(query, {"": network})
-    x = np.array([Fraction(v) for v in said.inputs], dtype=object)
+    x = np.array([Fraction(v) for v in answer.inputs], dtype=object)
     y = product.forward(x[None, :])[0]
     values = {Variable(0, "input", i): v for i, v in enumerate(x)} | {Variable(0, "output", i): v for i, v in enumerate(y)}
-    missed = Fraction(0)
+    violation = Fraction(0)
     for formula in query.asserted:
         for part in formula.parts or (formula,):
             assert part.atom is not None  # exports are conjunctions of comparisons
-            missed = max(missed, sum((c * values[v] for v, c in part.atom.terms), part.atom.constant))
-    if missed > 0:
-        return f"Marabou says sat, its point misses the query by {float(missed):.3g}"
+            violation = max(violation, sum((c * values[v] for v, c in part.atom.terms), part.atom.constant))
+    if violation > 0:
+        return f"Marabou says sat, its point misses the query by {float(violation):.3g}"
     return "Marabou's point meets the query exactly"

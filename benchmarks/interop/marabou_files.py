@@ -49,9 +49,9 @@ def ask(network: Path, query: Path, seconds: int) -> Said:
         last = (run.stderr.strip().splitlines() or ["no output"])[-1]
         return Said(answer="error", inputs=None, seconds=time.perf_counter() - started, detail=f"exit {run.returncode}: {last}")
     answer: dict[str, Any] = json.loads(lines[-1])
-    word = {"sat": "sat", "unsat": "unsat", "TIMEOUT": "timeout"}.get(answer["said"], "error")
-    inputs = tuple(answer["inputs"]) if word == "sat" else None
-    return Said(answer=word, inputs=inputs, seconds=answer["seconds"], detail=answer["said"] if word == "error" else "")
+    status = {"sat": "sat", "unsat": "unsat", "TIMEOUT": "timeout"}.get(answer["said"], "error")
+    inputs = tuple(answer["inputs"]) if status == "sat" else None
+    return Said(answer=status, inputs=inputs, seconds=answer["seconds"], detail=answer["said"] if status == "error" else "")
 
 
 def main() -> None:
@@ -59,18 +59,18 @@ def main() -> None:
     from maraboupy import MarabouCore
     from maraboupy.MarabouNetworkONNX import MarabouNetworkONNX
 
-    read = MarabouNetworkONNX(network)
-    asked = read.getInputQuery()
-    MarabouCore.loadProperty(asked, query)
+    network_read = MarabouNetworkONNX(network)
+    loaded = network_read.getInputQuery()
+    MarabouCore.loadProperty(loaded, query)
     options = MarabouCore.Options()
     options._verbosity = 0
     options._splittingStrategy = SPLITTING
     options._timeoutInSeconds = int(seconds)
     started = time.perf_counter()
-    said, values, _ = MarabouCore.solve(asked, options, "")
-    spent = time.perf_counter() - started
-    inputs = [values[asked.inputVariableByIndex(i)] for i in range(asked.getNumInputVariables())] if said == "sat" else []
-    print(json.dumps({"said": said, "inputs": inputs, "seconds": spent}))
+    status, values, _ = MarabouCore.solve(loaded, options, "")
+    elapsed = time.perf_counter() - started
+    inputs = [values[loaded.inputVariableByIndex(i)] for i in range(loaded.getNumInputVariables())] if status == "sat" else []
+    print(json.dumps({"said": status, "inputs": inputs, "seconds": elapsed}))
 
 
 if __name__ == "__main__":

@@ -47,23 +47,23 @@ def questions(
     for table in tables:
         dataset = datasets.load(table)
         networks = {"shipped": read_onnx(datasets.network_path(table))}
-        networks |= {"x".join(map(str, one)): trained(dataset, one, folder, seed) for one in hidden}
+        networks |= {"x".join(map(str, widths)): trained(dataset, widths, folder, seed) for widths in hidden}
         raw = dataset.schema.raw(dataset.test)
-        for which, network in networks.items():
+        for kind, network in networks.items():
             for k, row in enumerate(_people(dataset, network, raw, people, seed)):
                 width, epsilon = WIDTHS[k % len(WIDTHS)], EPSILONS[k % 4 == 3]
                 query = IndividualFairness(
                     network=network, schema=dataset.schema, protected=["sex"], box=_box(dataset, row, width), epsilon=epsilon
                 )
-                asked = "flip" if epsilon is None else f"gap {epsilon}"
-                yield ExportedQuery(name=f"{table} {which} person {k} width {width} {asked}", query=query)
+                goal = "flip" if epsilon is None else f"gap {epsilon}"
+                yield ExportedQuery(name=f"{table} {kind} person {k} width {width} {goal}", query=query)
 
 
 def _people(dataset: Dataset, network: Network, raw: Array, count: int, seed: int) -> Array:
     g = network.forward(dataset.schema.encode(raw)) @ margin(network, 1, 0)
-    near = np.argsort(np.abs(g), kind="stable")[: count - count // 4]
-    drawn = np.random.default_rng(seed).choice(len(raw), size=count // 4, replace=False)
-    return np.asarray(raw[np.concatenate([near, drawn])])
+    nearest = np.argsort(np.abs(g), kind="stable")[: count - count // 4]
+    random_rows = np.random.default_rng(seed).choice(len(raw), size=count // 4, replace=False)
+    return np.asarray(raw[np.concatenate([nearest, random_rows])])
 
 
 def _box(dataset: Dataset, row: Array, width: float) -> dict[str, Any]:
@@ -91,11 +91,11 @@ def trained(dataset: Dataset, hidden: tuple[int, ...], folder: Path, seed: int) 
         layers = []
         for k, (weight, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
             last = k == len(hidden)
-            both = np.concatenate([-weight.T / 2, weight.T / 2]) if last else weight.T
+            weights = np.concatenate([-weight.T / 2, weight.T / 2]) if last else weight.T
             constants = np.concatenate([-bias / 2, bias / 2]) if last else bias
             layers.append(
                 Layer(
-                    weight=both.astype(np.float32).astype(np.float64),
+                    weight=weights.astype(np.float32).astype(np.float64),
                     bias=constants.astype(np.float32).astype(np.float64),
                     slope=np.full(len(constants), float(last)),
                 )

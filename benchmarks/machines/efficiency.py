@@ -44,44 +44,44 @@ def run(folder: Path, *, workers: Sequence[int] = (1, 2, 4, 8), tasks: int = 200
 
 
 def _lines(scratch: Path, workers: Sequence[int], tasks: int) -> Iterator[dict[str, Any]]:
-    alone = _partition(scratch, "1", ("--jobs", "1"), ())
-    yield {"who": "1 process", **_of_run(alone, alone)}
-    yield {"who": "--jobs 2", **_of_run(_partition(scratch, "2", ("--jobs", "2"), ()), alone), **_empty_here(tasks)}
+    single = _partition(scratch, "1", ("--jobs", "1"), ())
+    yield {"who": "1 process", **_cpu_line(single, single)}
+    yield {"who": "--jobs 2", **_cpu_line(_partition(scratch, "2", ("--jobs", "2"), ()), single), **_empty_here(tasks)}
     for count in workers:
-        with local_cluster(scratch / f"{count} workers", workers=count) as there:
-            _partition(scratch, f"warm {count}", ("--cluster", there.address), (), NEAR)
-            found = _partition(scratch, f"cluster {count}", ("--cluster", there.address), _servers(there))
-            yield {"who": f"cluster, {count}", **_of_run(found, alone), **_empty(there, tasks)}
+        with local_cluster(scratch / f"{count} workers", workers=count) as cluster_:
+            _partition(scratch, f"warm {count}", ("--cluster", cluster_.address), (), NEAR)
+            spent = _partition(scratch, f"cluster {count}", ("--cluster", cluster_.address), _servers(cluster_))
+            yield {"who": f"cluster, {count}", **_cpu_line(spent, single), **_empty(cluster_, tasks)}
 
 
-def _of_run(found: dict[str, float], alone: dict[str, float]) -> dict[str, Any]:
-    total = sum(found.values())
-    return {"partition CPU s": round(total, 2), "efficiency": round(sum(alone.values()) / total, 3),
-            **{f"{who} CPU s": round(seconds, 2) for who, seconds in found.items()}}
+def _cpu_line(spent: dict[str, float], single: dict[str, float]) -> dict[str, Any]:
+    total = sum(spent.values())
+    return {"partition CPU s": round(total, 2), "efficiency": round(sum(single.values()) / total, 3),
+            **{f"{process} CPU s": round(seconds, 2) for process, seconds in spent.items()}}
 
 
-def _servers(there: LocalCluster) -> tuple[psutil.Process, ...]:
-    assert there.scheduler is not None
-    return tuple(psutil.Process(one.pid) for one in (there.scheduler, *there.workers))
+def _servers(local: LocalCluster) -> tuple[psutil.Process, ...]:
+    assert local.scheduler is not None
+    return tuple(psutil.Process(process.pid) for process in (local.scheduler, *local.workers))
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> list[float]:
-    return [sum(one.cpu_times()[:2]) for one in processes]
+    return [sum(process.cpu_times()[:2]) for process in processes]
 
 
 def _partition(
-    scratch: Path, name: str, where: tuple[str, ...], servers: tuple[psutil.Process, ...], box: Sequence[str] = FAR
+    scratch: Path, name: str, options: tuple[str, ...], servers: tuple[psutil.Process, ...], box: Sequence[str] = FAR
 ) -> dict[str, float]:
     """Return the CPU seconds of the command with its processes, of the scheduler, and of the workers."""
-    before, mine = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "verifair", *GERMAN, *box, "--store", str(scratch / f"{name}.sqlite"), *where]
+    cpu_before, usage_before = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "verifair", *GERMAN, *box, "--store", str(scratch / f"{name}.sqlite"), *options]
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
     subprocess.run(command, check=True, capture_output=True, env=environment)
-    after, own = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = [b - a for a, b in zip(before, after, strict=True)]
-    command_cpu = own.ru_utime + own.ru_stime - mine.ru_utime - mine.ru_stime
-    return {"command": command_cpu, **({"scheduler": spent[0], "workers": sum(spent[1:])} if servers else {})}
+    cpu_after, usage_after = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = [b - a for a, b in zip(cpu_before, cpu_after, strict=True)]
+    command_cpu = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
+    return {"command": command_cpu, **({"scheduler": cpu[0], "workers": sum(cpu[1:])} if servers else {})}
 
 
 def _nothing(common: Shared[Any], k: int, deadline: Deadline) -> int:
@@ -95,9 +95,9 @@ def _asked(tasks: int) -> Iterator[parallel.Task]:
 
 def _empty_here(tasks: int) -> dict[str, Any]:
     list(as_done(_asked(20), 2))
-    begun = time.perf_counter()
+    started = time.perf_counter()
     assert len(list(as_done(_asked(tasks), 2))) == tasks
-    return {"tasks/s": round(tasks / (time.perf_counter() - begun))}
+    return {"tasks/s": round(tasks / (time.perf_counter() - started))}
 
 
 def _empty(there: LocalCluster, tasks: int) -> dict[str, Any]:
@@ -105,14 +105,14 @@ def _empty(there: LocalCluster, tasks: int) -> dict[str, Any]:
     servers = _servers(there)
     with cluster(there.address):
         list(as_done(_asked(20), 1))
-        before, mine, begun = _cpu(servers), time.process_time(), time.perf_counter()
+        cpu_before, client_before, started = _cpu(servers), time.process_time(), time.perf_counter()
         assert sorted(as_done(_asked(tasks), 1)) == list(range(tasks))
-        seconds, own, after = time.perf_counter() - begun, time.process_time() - mine, _cpu(servers)
-    spent = [1000 * (b - a) / tasks for a, b in zip(before, after, strict=True)]
-    sent = cloudpickle.dumps((fingerprint(), _nothing, [None, 1, Deadline.after(1)], {}))
+        seconds, client, cpu_after = time.perf_counter() - started, time.process_time() - client_before, _cpu(servers)
+    ms = [1000 * (b - a) / tasks for a, b in zip(cpu_before, cpu_after, strict=True)]
+    message = cloudpickle.dumps((fingerprint(), _nothing, [None, 1, Deadline.after(1)], {}))
     return {
-        "tasks/s": round(tasks / seconds), "client ms": round(1000 * own / tasks, 3), "scheduler ms": round(spent[0], 3),
-        "workers ms": round(sum(spent[1:]), 3), "bytes a task": len(sent), "model bytes": len(cloudpickle.dumps(_run_of_german())),
+        "tasks/s": round(tasks / seconds), "client ms": round(1000 * client / tasks, 3), "scheduler ms": round(ms[0], 3),
+        "workers ms": round(sum(ms[1:]), 3), "bytes a task": len(message), "model bytes": len(cloudpickle.dumps(_run_of_german())),
     }
 
 

@@ -93,8 +93,8 @@ def kept(store: Path, table: str) -> int:
 def untimed(value: Any) -> Any:
     """Return an answer without its times."""
     if isinstance(value, dict):
-        return {key: untimed(one) for key, one in value.items() if key not in TIMES}
-    return [untimed(one) for one in value] if isinstance(value, list) else value
+        return {key: untimed(item) for key, item in value.items() if key not in TIMES}
+    return [untimed(item) for item in value] if isinstance(value, list) else value
 
 
 def _json(path: Path) -> Any:
@@ -114,9 +114,9 @@ def _partition(folder: Path) -> Any:
 
 def _share(folder: Path) -> Any:
     """Return whether its proofs are accepted, and whether the largest number of cells was cut."""
-    found = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    checked = subprocess.run([*RUN, "check", "share.json.gz", "--demo", "german"], cwd=folder, capture_output=True, timeout=LIMIT)
-    return found["reason"], checked.returncode
+    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    check = subprocess.run([*RUN, "check", "share.json.gz", "--demo", "german"], cwd=folder, capture_output=True, timeout=LIMIT)
+    return answer["reason"], check.returncode
 
 
 def _audit(folder: Path) -> Any:
@@ -143,8 +143,8 @@ def _prepare_audit(folder: Path, undisturbed: Path) -> None:
 def _bench(folder: Path) -> Any:
     """Return the decisions of each competitor; times and time-outs differ from run to run."""
     lines = (json.loads(line) for line in (folder / "b" / "runs.jsonl").read_text(encoding="utf-8").splitlines())
-    found = {(one["case"], one["method"], one["repeat"]) for one in lines if "case" in one}
-    return sorted(found), _json(folder / "answer.json")["disagreements"]
+    decided = {(line["case"], line["method"], line["repeat"]) for line in lines if "case" in line}
+    return sorted(decided), _json(folder / "answer.json")["disagreements"]
 
 
 def _benched(folder: Path) -> int:
@@ -234,13 +234,13 @@ class KillCell:
 
 
 def run(
-    folder: Path, *, kills: int = 100, seed: int = 0, cases: Sequence[str] = tuple(one.name for one in CASES),
+    folder: Path, *, kills: int = 100, seed: int = 0, cases: Sequence[str] = tuple(case.name for case in CASES),
     places: Sequence[str] = ("1", "2", "command", "worker"),
 ) -> pd.DataFrame:
     """Run the kills.   cases: names of `CASES`.   places: with one process, with two, on a cluster whose command, or whose workers
     are killed."""
     with tempfile.TemporaryDirectory() as scratch:
-        lines = _lines(Path(scratch), kills, seed, [one for one in CASES if one.name in cases], places)
+        lines = _lines(Path(scratch), kills, seed, [case for case in CASES if case.name in cases], places)
         table = measured(f"{kills} kills and what came after, seed {seed}", lines, folder)
     states = {(line["command"], state) for _, line in table.iterrows() for state in line["states"].split()}
     distinct = f"{table['distinct states'].sum()} distinct states ({len(states)} where the place does not count)"
@@ -251,23 +251,23 @@ def run(
 
 def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[KilledVerb], places: Sequence[str]) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
-    cells = [KillCell(case=case, place=place) for case in cases for place in case.places if any(one in place for one in places)]
+    cells = [KillCell(case=case, place=place) for case in cases for place in case.places if any(text in place for text in places)]
     cpu: dict[str, float] = {}
     for case in CASES:
         if any(cell.case is case or (cell.case.name == "check" and case.name == "partition") for cell in cells):
-            here = _folder(scratch / case.name)
-            case.prepare(here, scratch)
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([*RUN, *case.command], cwd=here, check=True, capture_output=True, timeout=LIMIT)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu[case.name] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            folder = _folder(scratch / case.name)
+            case.prepare(folder, scratch)
+            usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([*RUN, *case.command], cwd=folder, check=True, capture_output=True, timeout=LIMIT)
+            usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu[case.name] = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     with local_cluster(scratch / "cluster") if any("cluster" in cell.place for cell in cells) else nullcontext() as cluster:
         for number, cell in enumerate(cells):
             cell.wanted = kills // len(cells) + (number < kills % len(cells))
             if cell.wanted:
-                case, undisturbed = cell.case, scratch / cell.case.name
-                cell.expected = case.answer(undisturbed)
-                cell.whole = cpu[case.name] if case.kept is None else case.kept(undisturbed)
+                case, reference = cell.case, scratch / cell.case.name
+                cell.expected = case.answer(reference)
+                cell.whole = cpu[case.name] if case.kept is None else case.kept(reference)
                 _kill(cell, scratch / f"{case.name} {cell.place}", cluster if "cluster" in cell.place else None, rng)
                 yield {
                     "command": case.name, "where": cell.place, "kills": len(cell.states), "runs": cell.runs,
@@ -284,8 +284,8 @@ def _kill(cell: KillCell, scratch: Path, cluster: LocalCluster | None, rng: np.r
         folder = _folder(scratch / str(cell.runs))
         cell.case.prepare(folder, scratch.parent)
         _to_the_end(cell, folder, cluster, rng)
-        found = cell.case.answer(folder)
-        if found != cell.expected:
+        answer = cell.case.answer(folder)
+        if answer != cell.expected:
             cell.wrong.append(f"run {cell.runs} gave another answer")
 
 
@@ -293,7 +293,7 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
     while True:
         mark = uuid4().hex
         log = folder / "log"
-        before = log.stat().st_size if log.exists() else 0
+        log_start = log.stat().st_size if log.exists() else 0
         running = _start(cell, folder, cluster, mark)
         stopped = None
         while len(cell.states) < cell.wanted and (state := _moment(cell, folder, running, rng)) is not None:
@@ -308,18 +308,18 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
             cell.signals.append(stopped.name.removeprefix("SIG"))
             running.send_signal(stopped)
             break
-        code, left = running.wait(LIMIT), lasting(mark)
-        text = log.read_bytes()[before:].decode(errors="replace")
-        cell.orphans += len(left)
-        for one in left:
+        code, orphans = running.wait(LIMIT), lasting(mark)
+        text = log.read_bytes()[log_start:].decode(errors="replace")
+        cell.orphans += len(orphans)
+        for process in orphans:
             with suppress(psutil.Error):
-                one.kill()
+                process.kill()
         expected = {None: (0,), signal.SIGKILL: (-9, 0)}.get(stopped, (130, 0))
         if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
             expected = (code,)  # killed before Python began to import verifair
         if code not in expected or "Traceback" in text:
-            told = text[text.find("Traceback") :][:1500] if "Traceback" in text else text[-300:]
-            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {told}")
+            excerpt = text[text.find("Traceback") :][:1500] if "Traceback" in text else text[-300:]
+            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {excerpt}")
         if code == 0:
             return
         if code not in (130, -9, -15, -2):
@@ -327,11 +327,11 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
 
 
 def _start(cell: KillCell, folder: Path, cluster: LocalCluster | None, mark: str) -> subprocess.Popen[bytes]:
-    where = ["--cluster", cluster.address] if cluster else ["--jobs", "2"] if cell.place == TWO else []
-    more = ["--resume"] if cell.case.begun and (folder / cell.case.begun).exists() else []
+    options = ["--cluster", cluster.address] if cluster else ["--jobs", "2"] if cell.place == TWO else []
+    resume = ["--resume"] if cell.case.begun and (folder / cell.case.begun).exists() else []
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [*RUN, *cell.case.command, *where, *more], cwd=folder, stdout=log, stderr=log, start_new_session=True,
+            [*RUN, *cell.case.command, *options, *resume], cwd=folder, stdout=log, stderr=log, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), MARK: mark},
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # SIGINT is ignored in background processes
         )
@@ -339,19 +339,19 @@ def _start(cell: KillCell, folder: Path, cluster: LocalCluster | None, mark: str
 
 def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
     """Wait for the moment of the next kill; return the command's progress then, None if it ended before."""
-    most = before = cell.progress(folder, running.pid)
-    if rng.random() < 0.2 or before >= 0.95 * cell.whole:
+    largest = at_start = cell.progress(folder, running.pid)
+    if rng.random() < 0.2 or at_start >= 0.95 * cell.whole:
         with suppress(subprocess.TimeoutExpired):
             running.wait(0.3 + START_UP * rng.random())
     else:
-        until = max(min((len(cell.states) + rng.random()) / cell.wanted, 0.95) * cell.whole, before + 1e-9)
-        while running.poll() is None and most < until:
+        target = max(min((len(cell.states) + rng.random()) / cell.wanted, 0.95) * cell.whole, at_start + 1e-9)
+        while running.poll() is None and largest < target:
             time.sleep(0.02)
-            most = max(most, cell.progress(folder, running.pid))
+            largest = max(largest, cell.progress(folder, running.pid))
     if running.poll() is None:
         return cell.state(cell.progress(folder, running.pid))
     if cell.case.kept is None:
-        cell.whole = min(cell.whole, most)  # on a cluster the command itself takes less
+        cell.whole = min(cell.whole, largest)  # on a cluster the command itself takes less
     return None
 
 
@@ -359,22 +359,22 @@ def lasting(mark: str) -> list[psutil.Process]:
     """Return the processes that still exist some time after their run has ended, also those started after the kill."""
     until = time.monotonic() + CHILDREN
     while True:
-        left = _marked(mark)
+        left = _processes_of(mark)
         if not left:    # one may start meanwhile, and has no environment until its program is loaded
             time.sleep(0.3)
-            left = _marked(mark)
+            left = _processes_of(mark)
         if not left or time.monotonic() >= until:
             return left
         time.sleep(0.1)
 
 
-def _marked(mark: str) -> list[psutil.Process]:
-    found = []
-    for one in psutil.process_iter():
+def _processes_of(mark: str) -> list[psutil.Process]:
+    processes = []
+    for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if one.environ().get(MARK) == mark:
-                found.append(one)
-    return found
+            if process.environ().get(MARK) == mark:
+                processes.append(process)
+    return processes
 
 
 def _cpu(process: psutil.Process) -> float:

@@ -25,17 +25,17 @@ class LocalCluster:
 
     def add(self, count: int, *, threads: int = 1, environment: dict[str, str] | None = None) -> list[subprocess.Popen[bytes]]:
         """Start workers in a folder of their own, without waiting for them."""
-        added = [
-            self._start("worker", self.address, "--nthreads", str(threads), "--no-nanny", "--host", "127.0.0.1", more=environment)
+        new_workers = [
+            self._start("worker", self.address, "--nthreads", str(threads), "--no-nanny", "--host", "127.0.0.1", extra=environment)
             for _ in range(count)
         ]
-        self.workers += added
-        return added
+        self.workers += new_workers
+        return new_workers
 
-    def _start(self, *words: str, more: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def _start(self, *words: str, extra: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         number = len(list(self.folder.glob("*.log")))
         root = str(Path(__file__).parents[2])
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, **(more or {})}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, **(extra or {})}
         with (self.folder / f"{number}-{words[0]}.log").open("wb") as log:
             return subprocess.Popen([*DASK, *words, "--no-dashboard"], stdout=log, stderr=log, cwd=self.folder, env=environment)
 
@@ -72,10 +72,10 @@ def _announced(log: Path, process: subprocess.Popen[bytes]) -> str:
 def local_cluster(folder: Path, *, workers: int = 3) -> Iterator[LocalCluster]:
     """Yield a scheduler on a free port of 127.0.0.1 with `workers` workers of one thread each; all are killed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = LocalCluster(folder=folder)
+    cluster = LocalCluster(folder=folder)
     try:
-        found.start()
-        found.add(workers)
-        yield found
+        cluster.start()
+        cluster.add(workers)
+        yield cluster
     finally:
-        found.stop()
+        cluster.stop()

@@ -24,7 +24,7 @@ from benchmarks.shared import measured
 
 EVERY = 10.0
 """Seconds between two kills."""
-PARTITION = next(one for one in CASES if one.name == "partition")
+PARTITION = next(case for case in CASES if case.name == "partition")
 
 
 def run(folder: Path, *, minutes: float = 2.0, workers: int = 3, seed: int = 0) -> pd.DataFrame:
@@ -33,35 +33,35 @@ def run(folder: Path, *, minutes: float = 2.0, workers: int = 3, seed: int = 0) 
 
 
 def _lines(scratch: Path, minutes: float, workers: int, seed: int) -> Iterator[dict[str, Any]]:
-    alone = _store(scratch / "alone")
-    with local_cluster(scratch / "cluster", workers=workers) as there:
-        over = threading.Event()
+    undisturbed = _store(scratch / "alone")
+    with local_cluster(scratch / "cluster", workers=workers) as cluster:
+        stop = threading.Event()
         killed: list[float] = []
-        killer = threading.Thread(target=_kill, args=(there, over, killed, np.random.default_rng(seed)))
+        killer = threading.Thread(target=_kill, args=(cluster, stop, killed, np.random.default_rng(seed)))
         killer.start()
-        begun, number = time.monotonic(), 0
+        started, number = time.monotonic(), 0
         try:
-            while time.monotonic() - begun < 60 * minutes:
-                number, before = number + 1, len(killed)
-                found = _store(scratch / str(number), "--cluster", there.address)
+            while time.monotonic() - started < 60 * minutes:
+                number, killed_before = number + 1, len(killed)
+                chunks = _store(scratch / str(number), "--cluster", cluster.address)
                 yield {
-                    "run": number, "workers killed": len(killed) - before, "chunks": len(found), "of": len(alone),
-                    "lost": len(set(alone) - set(found)), "twice": len(found) - len({one[0] for one in found}),
-                    "different": len(set(found) - set(alone)),
+                    "run": number, "workers killed": len(killed) - killed_before, "chunks": len(chunks), "of": len(undisturbed),
+                    "lost": len(set(undisturbed) - set(chunks)), "twice": len(chunks) - len({chunk[0] for chunk in chunks}),
+                    "different": len(set(chunks) - set(undisturbed)),
                 }
         finally:
-            over.set()
+            stop.set()
             killer.join()
 
 
-def _store(folder: Path, *where: str) -> list[tuple[Any, ...]]:
+def _store(folder: Path, *options: str) -> list[tuple[Any, ...]]:
     folder.mkdir()
-    subprocess.run([*RUN, *PARTITION.command, *where], cwd=folder, check=True, capture_output=True, timeout=LIMIT)
+    subprocess.run([*RUN, *PARTITION.command, *options], cwd=folder, check=True, capture_output=True, timeout=LIMIT)
     return rows(folder / PARTITION.begun, "chunks")
 
 
-def _kill(there: LocalCluster, over: threading.Event, killed: list[float], rng: np.random.Generator) -> None:
-    while not over.wait(EVERY):
-        there.kill(there.workers[rng.integers(len(there.workers))])
+def _kill(cluster: LocalCluster, stop: threading.Event, killed: list[float], rng: np.random.Generator) -> None:
+    while not stop.wait(EVERY):
+        cluster.kill(cluster.workers[rng.integers(len(cluster.workers))])
         killed.append(time.monotonic())
-        there.add(1)
+        cluster.add(1)

@@ -47,8 +47,8 @@ class Adult:
 
     def problem(self, rows: Integers, delta: float, label: int) -> TwinProblem:
         """Return PBA (observed and flipped) of the given rows, all of one label."""
-        to = 1 - self.table.raw[rows, self.schema.index("sex")]
-        return bias_problem(self.network, self.schema, self.table.raw[rows], "sex", to, delta, (label, 1 - label))
+        values = 1 - self.table.raw[rows, self.schema.index("sex")]
+        return bias_problem(self.network, self.schema, self.table.raw[rows], "sex", values, delta, (label, 1 - label))
 
     def sample(self, count: int, delta: float, seed: int = 0) -> list[TwinProblem]:
         """Return `count` random eligible rows as problems, one for each label."""

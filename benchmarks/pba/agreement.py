@@ -46,13 +46,13 @@ def run(folder: Path) -> pd.DataFrame:
     lower, upper, engine = [], [], []
     for problem in adult.sample(ROWS, DELTA, seed=1):
         twin = Twin.of(problem)
-        found = [minimum(replace(problem, goals=(goal,)), tolerance=1e-6) for goal in problem.goals]
+        exact_minima = [minimum(replace(problem, goals=(goal,)), tolerance=1e-6) for goal in problem.goals]
         for q in range(len(problem.batch)):
             relaxed = triangle(TwinBox.of(twin, q, method=Method.INTERVAL))
             exact = big_m(TwinBox.of(twin, q, method=Method.LINEAR))
             for g, row in enumerate(problem.rows):
-                lower.append(found[g].lower[q])
-                upper.append(found[g].upper[q])
+                lower.append(exact_minima[g].lower[q])
+                upper.append(exact_minima[g].upper[q])
                 for name in LINEAR:
                     lps[name].append(_value(relaxed.minimise(row), name))
                 for name in INTEGER:
@@ -69,8 +69,8 @@ def _value(program: Program, backend: str) -> float:
         outcome = registry.solve(program, backend=backend, budget=Budget(seconds=LIMIT))
     except BackendError:
         return float("nan")
-    done = outcome.termination.value == "optimal" and outcome.primal_bound is not None
-    return float(outcome.primal_bound) if done and outcome.primal_bound is not None else float("nan")
+    is_optimal = outcome.termination.value == "optimal" and outcome.primal_bound is not None
+    return float(outcome.primal_bound) if is_optimal and outcome.primal_bound is not None else float("nan")
 
 
 def _compare(
@@ -85,25 +85,25 @@ def _compare(
     ]
     reference = np.array(lps["highs"])
     for name, values in lps.items():
-        found = np.array(values)
-        known = ~np.isnan(found)
-        claims = known & (found > 1e-5)
+        array = np.array(values)
+        is_solved = ~np.isnan(array)
+        claims = is_solved & (array > 1e-5)
         if (claims & ~proved).any():
             raise Disagreement(f"lp {name} claims {int((claims & ~proved).sum())} queries proved that the engine refutes")
-        deviation = float(np.abs(found - reference)[known & ~np.isnan(reference)].max(initial=0.0))
+        deviation = float(np.abs(array - reference)[is_solved & ~np.isnan(reference)].max(initial=0.0))
         lines.append(
-            {"method": f"lp {name}", "queries": total, "answered": int(known.sum()), "proved": float(claims.mean()),
+            {"method": f"lp {name}", "queries": total, "answered": int(is_solved.sum()), "proved": float(claims.mean()),
              "undecided": float(1 - claims.mean()), "largest deviation": deviation}
         )
     for name, values in minima.items():
-        found = np.array(values)
-        known = ~np.isnan(found)
-        claims, refutes = known & (found > 1e-5), known & (found < -1e-5)
+        array = np.array(values)
+        is_solved = ~np.isnan(array)
+        claims, refutes = is_solved & (array > 1e-5), is_solved & (array < -1e-5)
         if (claims & ~proved).any() or (refutes & proved).any():
             raise Disagreement(f"milp {name} contradicts the engine")
-        deviation = float(np.maximum(found - upper, lower - found)[known].max(initial=0.0))
+        deviation = float(np.maximum(array - upper, lower - array)[is_solved].max(initial=0.0))
         lines.append(
-            {"method": f"milp {name}", "queries": total, "answered": int(known.sum()), "proved": float(claims.mean()),
+            {"method": f"milp {name}", "queries": total, "answered": int(is_solved.sum()), "proved": float(claims.mean()),
              "undecided": float(1 - (claims | refutes).mean()), "largest deviation": deviation}
         )
     return lines
@@ -128,12 +128,12 @@ def _with_z3() -> list[dict[str, object]]:
         ours = solve(problem, method="bnb")
         theirs = solve(problem, method="smt", budget=Budget(seconds=600))
         statuses += [(a.status, b.status) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)]
-    clash = [pair for pair in statuses if Status.UNKNOWN not in pair and pair[0] is not pair[1]]
-    if clash:
-        raise Disagreement(f"z3 contradicts the engine on {len(clash)} queries of {path}")
-    known = [b for _, b in statuses if b is not Status.UNKNOWN]
+    contradictions = [pair for pair in statuses if Status.UNKNOWN not in pair and pair[0] is not pair[1]]
+    if contradictions:
+        raise Disagreement(f"z3 contradicts the engine on {len(contradictions)} queries of {path}")
+    answers = [b for _, b in statuses if b is not Status.UNKNOWN]
     return [
-        {"method": "smt z3 (german, 4)", "queries": len(statuses), "answered": len(known),
-         "proved": sum(b is Status.PROVED for b in known) / len(statuses), "undecided": 1 - len(known) / len(statuses),
+        {"method": "smt z3 (german, 4)", "queries": len(statuses), "answered": len(answers),
+         "proved": sum(b is Status.PROVED for b in answers) / len(statuses), "undecided": 1 - len(answers) / len(statuses),
          "largest deviation": 0.0}
     ]

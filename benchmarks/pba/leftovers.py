@@ -44,19 +44,19 @@ def run(folder: Path) -> pd.DataFrame:
 
 def _open_at_root(problems: list[TwinProblem]) -> list[TwinProblem]:
     """Return the queries that neither the root's bounds nor its centre decide, one problem for each goal."""
-    out = []
+    result = []
     for problem in problems:
         twin = Twin.of(problem)
         question = np.arange(len(problem.batch))
         low, high = twin.local.box(problem.batch.lower[:, twin.variables], problem.batch.upper[:, twin.variables])
         lower = goal_bounds(twin, question, low, high, np.ones((len(question), len(problem.rows)))).lower
-        middle = problem.domain.middle(problem.batch.lower, problem.batch.upper)[:, twin.variables]
-        values = twin.evaluate(question, twin.local.encode(middle)) @ problem.rows.T
-        open_ = ~problem.rows_met(lower) & problem.rows_met(values)
+        centre = problem.domain.middle(problem.batch.lower, problem.batch.upper)[:, twin.variables]
+        values = twin.evaluate(question, twin.local.encode(centre)) @ problem.rows.T
+        is_open = ~problem.rows_met(lower) & problem.rows_met(values)
         for g, goal in enumerate(problem.goals):
-            if open_[:, g].any():
-                out.append(replace(problem, batch=problem.batch.take(np.flatnonzero(open_[:, g])), goals=(goal,)))
-    return out
+            if is_open[:, g].any():
+                result.append(replace(problem, batch=problem.batch.take(np.flatnonzero(is_open[:, g])), goals=(goal,)))
+    return result
 
 
 def _compare(
@@ -83,9 +83,9 @@ def _compare(
                 continue
             others[name].append(time.perf_counter() - started)
             low, high = outcome.dual_bound, outcome.primal_bound
-            says = 1 if low is not None and low > 1e-6 else 2 if high is not None and high <= -1e-6 else 0
-            answered[name] += says != 0
-            assert says in (0, int(decision.status[0, 0])), "the MILP contradicts the engine"
+            sign = 1 if low is not None and low > 1e-6 else 2 if high is not None and high <= -1e-6 else 0
+            answered[name] += sign != 0
+            assert sign in (0, int(decision.status[0, 0])), "the MILP contradicts the engine"
     base = {"network": "-".join(map(str, hidden)), "delta": delta}
     lines: list[dict[str, object]] = [
         base | {"method": "engine (batch)", "queries": total, "decided": total, "median s": share, "times the batch": 1.0}

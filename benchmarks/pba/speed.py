@@ -43,14 +43,14 @@ def run(folder: Path) -> pd.DataFrame:
 def _compare(adult: Adult, hidden: tuple[int, ...], delta: float) -> list[dict[str, object]]:
     times: dict[str, list[float]] = defaultdict(list)
     proved: dict[str, float] = {}
-    many = adult.sample(ENGINE_ROWS, delta)
-    few, fewest = adult.sample(LP_ROWS, delta), adult.sample(NAIVE_ROWS, delta)
+    for_engine = adult.sample(ENGINE_ROWS, delta)
+    for_lp, for_naive = adult.sample(LP_ROWS, delta), adult.sample(NAIVE_ROWS, delta)
     for _ in range(ROUNDS):
-        milliseconds, share = _engine(many)
+        milliseconds, share = _engine(for_engine)
         times["engine"].append(milliseconds)
         proved["engine"] = share
         for name, solver in _backends().items():
-            for kind, problems in (("lp", few), ("lp, directions share bounds and rows:", few), ("naive lp", fewest)):
+            for kind, problems in (("lp", for_lp), ("lp, directions share bounds and rows:", for_lp), ("naive lp", for_naive)):
                 if kind != "lp" and name != "highs":
                     continue
                 try:
@@ -71,21 +71,21 @@ def _compare(adult: Adult, hidden: tuple[int, ...], delta: float) -> list[dict[s
 
 def _engine(problems: list[TwinProblem]) -> tuple[float, float]:
     started = time.perf_counter()
-    found = [decide(problem) for problem in problems]
+    decisions = [decide(problem) for problem in problems]
     seconds = time.perf_counter() - started
-    queries = sum(decision.status.size for decision in found)
-    assert all((decision.status != 0).all() for decision in found), "the engine decides every query"
-    return 1000 * seconds / queries, sum(int((d.status == 1).sum()) for d in found) / queries
+    queries = sum(decision.status.size for decision in decisions)
+    assert all((decision.status != 0).all() for decision in decisions), "the engine decides every query"
+    return 1000 * seconds / queries, sum(int((d.status == 1).sum()) for d in decisions) / queries
 
 
 def _backends() -> dict[str, Callable[[Program], Outcome]]:
     budget = Budget(seconds=60, threads=1)
     names = [b.name for b in registry.backends() if b.is_available() and b.name in ("gurobi", "scip", "ortools-glop")]
-    named: dict[str, Callable[[Program], Outcome]] = {
+    solvers: dict[str, Callable[[Program], Outcome]] = {
         "highs": lambda program: highs(program, budget=budget, presolve=False),
         "highs (presolve)": lambda program: highs(program, budget=budget, presolve=True),
     }
-    return named | {name: (lambda program, name=name: registry.solve(program, backend=name, budget=budget)) for name in names}
+    return solvers | {name: (lambda program, name=name: registry.solve(program, backend=name, budget=budget)) for name in names}
 
 
 def _linear(

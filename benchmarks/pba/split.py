@@ -29,17 +29,17 @@ def run(folder: Path) -> pd.DataFrame:
             for _ in range(3):
                 started = time.perf_counter()
                 people = TableStream.of(adult.network, adult.schema, Stream.of(frame), [query])
-                found = decide_rows(query, people, budget=Budget(seconds=3600), jobs=jobs)
+                verdicts = decide_rows(query, people, budget=Budget(seconds=3600), jobs=jobs)
                 seconds.append(time.perf_counter() - started)
             usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            status = found.tally("status").set_index("status")["number"]
-            trust = found.tally("trust").set_index("trust")["number"]
+            status = verdicts.tally("status").set_index("status")["number"]
+            trust = verdicts.tally("trust").set_index("trust")["number"]
             lines.append(
                 {
                     "network": "-".join(map(str, hidden)), "deltas": str(deltas), "jobs": jobs, "rows": len(frame),
-                    "questions": len(found), "seconds (median of 3)": sorted(seconds)[1], "proved": int(status.get("proved", 0)),
+                    "questions": len(verdicts), "seconds (median of 3)": sorted(seconds)[1], "proved": int(status.get("proved", 0)),
                     "violated": int(status.get("violated", 0)), "unknown": int(status.get("unknown", 0)),
-                    "claimed": int(trust.get("claimed", 0)), "observed+flipped <= 100 %": found.complementary,
+                    "claimed": int(trust.get("claimed", 0)), "observed+flipped <= 100 %": verdicts.complementary,
                     "peak MiB": usage / 1024,
                 }
             )

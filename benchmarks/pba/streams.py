@@ -59,21 +59,21 @@ def _lines(folder: Path, rows: int, in_memory: int, seed: int) -> Iterator[dict[
         if name == "killed":
             half = count(stores["undisturbed"]) // 2
             _process(command, lambda store=store, half=half: count(store) >= half)
-            kept = count(store)
+            kept_count = count(store)
             command.append("--resume")
         first: list[float] = []
         started = time.monotonic()
 
-        def seen(store: Path = store, first: list[float] = first, started: float = started) -> bool:
+        def note_first(store: Path = store, first: list[float] = first, started: float = started) -> bool:
             if not first and count(store):
                 first.append(time.monotonic() - started)
             return False
 
-        found = _process(command, seen)
-        told = {"first verdicts after s": round(first[0], 1)} if name == "undisturbed" else {
-            "kept by the kill": kept, "as undisturbed": content(store) == content(stores["undisturbed"]),
+        usage = _process(command, note_first)
+        columns = {"first verdicts after s": round(first[0], 1)} if name == "undisturbed" else {
+            "kept by the kill": kept_count, "as undisturbed": content(store) == content(stores["undisturbed"]),
         }  # fmt: skip
-        yield {"run": name, "rows": rows, **found, **told}
+        yield {"run": name, "rows": rows, **usage, **columns}
 
 
 def drawn(rows: int, seed: int) -> pd.DataFrame:
@@ -94,8 +94,8 @@ def _process(command: list[str], enough: Callable[[], bool] = lambda: False) -> 
         file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
     )
     while True:
-        done, status, usage = os.wait4(child, os.WNOHANG)
-        if done:
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if pid:
             break
         if enough():
             os.kill(child, signal.SIGKILL)
@@ -110,8 +110,8 @@ def count(store: Path) -> int:
     if not store.exists():
         return 0
     try:
-        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=60)) as found:
-            return int(found.execute("SELECT COUNT(*) FROM verdicts").fetchone()[0])
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=60)) as connection:
+            return int(connection.execute("SELECT COUNT(*) FROM verdicts").fetchone()[0])
     except sqlite3.OperationalError:  # it has no tables yet
         return 0
 
@@ -119,7 +119,7 @@ def count(store: Path) -> int:
 def content(store: Path) -> str:
     """Return a hash of every line, proofs included."""
     digest = sha256()
-    with closing(sqlite3.connect(store)) as found:
-        for line in found.execute('SELECT * FROM verdicts ORDER BY run, sensitive, goal, delta, row, "to", against'):
+    with closing(sqlite3.connect(store)) as connection:
+        for line in connection.execute('SELECT * FROM verdicts ORDER BY run, sensitive, goal, delta, row, "to", against'):
             digest.update(repr(line).encode())
     return digest.hexdigest()
