@@ -61,7 +61,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if hasattr(model, "classes_") and hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
         message = f"{called(model)}: gives scores, no probabilities; what verifair calls one is a logistic function, or softmax"
         warnings.warn(f"{message}. For probabilities fit CalibratedClassifierCV on it", ImportDifference, stacklevel=4)
-    rows = None if frame is None else _of_table(model, network, frame)
+    rows = None if frame is None else _rows_of_table(model, network, frame)
     if rows is not None and not len(rows[1]):
         if names_of(model):  # the matrix of the fit may differ from the table
             message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
@@ -162,7 +162,7 @@ def predictions(model: Any, rows: Any) -> Array:
         warnings.simplefilter("ignore")
         match package_of(model):
             case "torch":
-                outputs = _of_module(model, rows)
+                outputs = _module_outputs(model, rows)
             case "xgboost" if not hasattr(model, "get_booster"):
                 outputs = model.predict(sys.modules["xgboost"].DMatrix(rows, enable_categorical=True))
             case _ if getattr(last, "voting", "soft") == "hard":
@@ -175,7 +175,7 @@ def predictions(model: Any, rows: Any) -> Array:
     return values.reshape(len(values), -1)
 
 
-def _of_module(model: Any, rows: Any) -> Any:
+def _module_outputs(model: Any, rows: Any) -> Any:
     torch = sys.modules["torch"]
     first = next(model.parameters(), torch.zeros(1))
     with modes_kept(model), torch.no_grad():
@@ -201,7 +201,7 @@ def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[np.sort(np.random.default_rng(0).choice(len(frame), size=ROWS, replace=False))]
 
 
-def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
+def _rows_of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
     """Return rows of a table as inputs of the object and of the network; None if it lacks the model's columns."""
     names = names_of(model)
     rows = named_columns(frame, names)
@@ -219,12 +219,12 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
             column_number += 1
             if missing is not None:
                 column = missing.words(column) if position in feed.categories else missing.words(column).astype(missing.codes)
-            is_known &= _entered(x, column, feed, position)
+            is_known &= _enter(x, column, feed, position)
     rows = rows[is_known]
     return (rows if names else rows.to_numpy()), x[is_known].astype(np.float32), f"{len(rows):,} rows of the table"
 
 
-def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
+def _enter(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
     """Write a column into the network's inputs x, in place; return True for rows whose value the network takes."""
     start = int(feed.start[position])
     if start < 0:
@@ -262,7 +262,7 @@ def _random_points(model: Any, network: Model) -> tuple[Any, Floats, str]:
                 x[:, start] = random.integers(len(words), size=len(x))
                 cells = missing_of[name].cells(words[x[:, start].astype(int)])
                 is_sklearn = package_of(last_of(model)) == "sklearn"  # whose encoders tell None from NaN
-                columns[name] = cells if is_sklearn else cells.astype(pd.CategoricalDtype([*missing_of[name].known.values()]))
+                columns[name] = cells if is_sklearn else cells.astype(pd.CategoricalDtype([*missing_of[name].value_of.values()]))
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

@@ -83,11 +83,11 @@ def _own_decisions(model: Any, network: Model, schema: Schema, rows: pd.DataFram
     except Exception:  # objects may raise anything for a table that is not theirs; verifair's own code stands outside
         return None
     if values is not None:
-        return _of_values(values, network.whole.link, rule)
+        return _favoured_by_values(values, network.whole.link, rule)
     return None if classes is None else rule.favourable(classes)
 
 
-def _of_values(values: Array, link: Link, rule: PositiveRule) -> Booleans | None:
+def _favoured_by_values(values: Array, link: Link, rule: PositiveRule) -> Booleans | None:
     """Return the same from probabilities or values (N, k) of an object; None for a class that they do not determine."""
     if rule.of == "value":
         return rule.reached(values[:, 0])

@@ -138,19 +138,19 @@ class SchemaPart(BaseModel):
         raise NotImplementedError
 
 
-def problems(error: ValidationError, kind: type[BaseModel], known: Sequence[str] = ()) -> Iterator[str]:
+def problems(error: ValidationError, kind: type[BaseModel], keys: Sequence[str] = ()) -> Iterator[str]:
     """Yield pydantic's problems in plain words, one line each: key, what was found, the remedy.
 
-    kind: the type that was read.   known: its keys, if not all of its fields are keys.
+    kind: the type that was read.   keys: its keys, if not all of its fields are keys.
     """
-    known = known or [field.alias or name for name, field in kind.model_fields.items()]
+    keys = keys or [field.alias or name for name, field in kind.model_fields.items()]
     for problem in error.errors():
         tags = ("word", "affine")
         key = ".".join(str(part) for part in problem["loc"] if part not in tags)
         value = problem["input"]
         match problem["type"]:
             case "extra_forbidden":
-                yield f"{key}: unknown key; {nearest(key, known)}"
+                yield f"{key}: unknown key; {nearest(key, keys)}"
             case "missing":
                 yield f"{key}: is missing; add it"
             case "value_error" if not key or key in ("features", "constraints"):

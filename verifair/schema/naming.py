@@ -8,10 +8,10 @@ from shlex import quote
 from typing import Any
 
 
-def beside(ours: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def beside(own_columns: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return verifair's columns for a table with columns of these names: one with the same name becomes `decision (verifair)`."""
     columns: dict[str, Any] = {}
-    for name, value in ours.items():
+    for name, value in own_columns.items():
         while name in names or name in columns:
             name += " (verifair)"
         columns[name] = value
@@ -30,9 +30,9 @@ def assigned(name: str, value: str) -> str:
     return f'"{name}"={value}' if "=" in name else f"{name}={value}"
 
 
-def unquoted(name: str, known: Iterable[object]) -> str:
+def unquoted(name: str, names: Iterable[object]) -> str:
     """Return a hint for quotes if `name` is the part of a known name before its sign =, else nothing."""
-    full_name = next((str(known_name) for known_name in known if str(known_name).startswith(f"{name}=")), None)
+    full_name = next((str(known_name) for known_name in names if str(known_name).startswith(f"{name}=")), None)
     if full_name is None:
         return ""
     return f"; on the command line a name with = stands in double quotes: {quote(assigned(full_name, '...'))}"

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 
-def closest(name: str, known: Sequence[str]) -> str | None:
+def closest(name: str, names: Sequence[str]) -> str | None:
     """Return the known name that is nearest to `name` in spelling, or None if it resembles none."""
-    matches = difflib.get_close_matches(name, known, n=1)
-    return next(iter(matches or [candidate for candidate in known if candidate.casefold() == name.casefold()]), None)
+    matches = difflib.get_close_matches(name, names, n=1)
+    return next(iter(matches or [n for n in names if n.casefold() == name.casefold()]), None)
 
 
-def nearest(name: str, known: Iterable[object]) -> str:
+def nearest(name: str, candidates: Iterable[object]) -> str:
     """Return "did you mean ...?", or the known names."""
-    names = [str(item) for item in known]
+    names = [str(item) for item in candidates]
     match = closest(name, names)
     return f"did you mean {match!r}?" if match is not None else f"known are {listed(names, 20)}"
 

@@ -52,10 +52,10 @@ def behind_bins(model: Any) -> tuple[Any, onnx.ModelProto] | None:
         matrix = weight[:, start : start + len(tree.base)].T
         parts.append(tree.times(matrix, np.arange(column, column + width)))
         start, column = start + len(matrix), column + width
-    return rest, _written(last, parts, bias, column)
+    return rest, _as_onnx(last, parts, bias, column)
 
 
-def _written(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> onnx.ModelProto:
+def _as_onnx(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> onnx.ModelProto:
     labels = labels_of(model) if hasattr(model, "classes_") else ()
     trees = total(parts, bias)
     assert trees is not None
@@ -75,7 +75,7 @@ def _as_trees(step: Any) -> tuple[Any, Questions] | None:
         steps = [*step.steps[:-1], *([] if split[0] is None else [(step.steps[-1][0], split[0])])]
         return with_steps(step, steps), split[1]
     if hasattr(step, "transformers_"):
-        return _of_columns(step)
+        return _columns_as_trees(step)
     match type(step).__name__:
         case "KBinsDiscretizer":
             edges = [_below(limits[1:-1]) for limits in step.bin_edges_]
@@ -89,13 +89,13 @@ def _as_trees(step: Any) -> tuple[Any, Questions] | None:
             tables = [np.eye(width + 1, width) for width in step._n_features_outs]
             return step, [(values.shape[1], table([TableAxis(column=np.arange(values.shape[1]))], values)) for values in tables]
         case "OrdinalEncoder":
-            return step, [(1, _number([*range(len(categories)), step.unknown_value])) for categories in step.categories_]
+            return step, [(1, _number_tree([*range(len(categories)), step.unknown_value])) for categories in step.categories_]
         case "TargetEncoder" if step.target_type_ != "multiclass":
-            return step, [(1, _number([*encoding, step.target_mean_])) for encoding in step.encodings_]
+            return step, [(1, _number_tree([*encoding, step.target_mean_])) for encoding in step.encodings_]
     return None
 
 
-def _of_columns(step: Any) -> tuple[Any, Questions] | None:
+def _columns_as_trees(step: Any) -> tuple[Any, Questions] | None:
     """Return the same for a ColumnTransformer."""
     transformers, questions = [], Questions()
     for name, transformer, columns in step.transformers_:
@@ -122,7 +122,7 @@ def _steps(limits: Array, values: Array) -> TreeSum:
     return table([TableAxis(column=np.zeros(len(limits), dtype=np.int64), limit=limits)], values)
 
 
-def _number(values: Any) -> TreeSum:
+def _number_tree(values: Any) -> TreeSum:
     """Return a column that has only these values (float32, as encoders write them) as a tree."""
     numbers = np.array([value for value in values if value is not None and value == value], dtype=np.float64)
     distinct, positions = np.unique(numbers.astype(np.float32), return_index=True)
@@ -203,7 +203,7 @@ def explainable(model: Any, *, standalone: bool) -> tuple[Any, onnx.ModelProto]:
                 axes.append(TableAxis(column=np.repeat(positions[k], len(bins)), limit=_below(bins)))
                 values = values.take(np.arange(1, len(bins) + 2), axis=axis)
         trees.append(table(axes, values))
-    onnx_model = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(stops[-1]))
+    onnx_model = _as_onnx(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(stops[-1]))
     return _encoder(names_of(model), numbers, categories) if standalone else None, onnx_model
 
 

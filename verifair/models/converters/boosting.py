@@ -139,7 +139,7 @@ def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[A
     if not lists:
         return {}
     infos = next(line[14:].split() for line in booster.model_to_string().split("\n") if line.startswith("feature_infos="))
-    placed = _placed(lists, infos)
+    placed = _by_column(lists, infos)
     categorical = [] if rows is None else [k for k, kind in enumerate(rows.dtypes) if isinstance(kind, pd.CategoricalDtype)]
     if len(categorical) != len(lists):
         return placed
@@ -152,7 +152,7 @@ def _stored(values: Mapping[str, list[int]]) -> list[Any]:
     return values["values"] if offsets is None else [bytes(values["values"][a:b]).decode() for a, b in itertools.pairwise(offsets)]
 
 
-def _placed(lists: Sequence[list[Any]], infos: Sequence[str]) -> dict[int, list[Any]]:
+def _by_column(lists: Sequence[list[Any]], infos: Sequence[str]) -> dict[int, list[Any]]:
     """Return column -> its categories, of lists in the order of the columns, and of what LightGBM notes of each column: the ends
     [least:most] of numbers, all codes of categories that it takes for such, or none. Without those that fit several columns."""
     categorical = [k for k, info in enumerate(infos) if info[0] not in "[n"]

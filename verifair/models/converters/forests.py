@@ -94,7 +94,7 @@ def summed(model: Any, response: str) -> TreeSum | None:
     model = flat(model)
     if own_of_boosting(model) and response == ("predict" if is_regressor(model) else "decision_function"):
         trees = boosting.trees(model, values=response == "predict")
-        return None if trees is None else _copied(trees)
+        return None if trees is None else _as_tree_sum(trees)
     if not own_of_sklearn(model) or is_regressor(model) != (response == "predict"):
         return None
     if getattr(model, "n_outputs_", 1) != 1:
@@ -133,7 +133,7 @@ def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, 
     return TreeSum(trees=(tree,), base=np.zeros(value.shape[1]))
 
 
-def _copied(read: TreeEnsemble) -> TreeSum:
+def _as_tree_sum(read: TreeEnsemble) -> TreeSum:
     """Return trees that were read, node by node; subtrees that several branches share are copied for each."""
     trees = list[DecisionTree]()
     for root in read.root.tolist():
@@ -270,7 +270,7 @@ def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
     if len(model.classes_) > 2 or model.method not in ("sigmoid", "isotonic"):
         return None, "NONE"
     if all(hasattr(flat(fold.estimator), "tree_") and own_of_sklearn(flat(fold.estimator)) for fold in folds):
-        return total([_of_leaves(fold, len(folds)) for fold in folds], np.zeros(2)), "NONE"
+        return total([_calibrated_tree(fold, len(folds)) for fold in folds], np.zeros(2)), "NONE"
     if len(folds) > 1 or model.method != "sigmoid":
         return None, "NONE"
     (fold,) = folds
@@ -280,7 +280,7 @@ def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
     return trees and trees.last().times(np.array([[-curve.a_]])).plus(np.array([-curve.b_])), "LOGISTIC"
 
 
-def _of_leaves(fold: Any, count: int) -> TreeSum:
+def _calibrated_tree(fold: Any, count: int) -> TreeSum:
     """Return a calibrated tree as one of `count` summands of a mean."""
     (curve,) = fold.calibrators
     (tree,) = _single(flat(fold.estimator), hard=False).last().trees
@@ -299,12 +299,12 @@ def linear(model: Any) -> tuple[Array, Array] | None:
         return None
     multiclass = len(getattr(model, "classes_", ())) > 2
     if isinstance(model, LogisticRegression):
-        known = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (multiclass and model.solver == "liblinear")
+        valid = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (multiclass and model.solver == "liblinear")
     elif isinstance(model, SGDClassifier):
-        known = model.loss == "log_loss" and not multiclass
+        valid = model.loss == "log_loss" and not multiclass
     else:
-        known = isinstance(model, LinearDiscriminantAnalysis) or (isinstance(model, LinearModel) and not hasattr(model, "classes_"))
-    if not known:
+        valid = isinstance(model, LinearDiscriminantAnalysis) or (isinstance(model, LinearModel) and not hasattr(model, "classes_"))
+    if not valid:
         return None
     weight = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     return weight, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(weight)).copy()

@@ -20,30 +20,30 @@ class MissingCategory:
     """That a column's encoder takes missing values for a category, or an imputer before it fills in a constant word, or that trees
     ask about a column's categories, of which a missing value is none. Their code follows those of the others.
 
-    word: what ONNX calls it.   value: what is missing to the object, NaN or None.   known: each category as ONNX calls it -> as the
-    encoder has it."""
+    word: what ONNX calls it.   value: what is missing to the object, NaN or None.   value_of: each category as ONNX calls it ->
+    as the encoder has it."""
 
     word: str
     value: Any
-    known: Mapping[str, Any]
+    value_of: Mapping[str, Any]
 
     def words(self, column: pd.Series) -> pd.Series:
         """Return the categories of a column's cells as ONNX calls them; NaN for cells that are none of them. An encoder of NaN does
         not know None, nor the text "nan"."""
-        names = {category: word for word, category in self.known.items() if not absent(category)}
+        names = {category: word for word, category in self.value_of.items() if not absent(category)}
         cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
         return cells.map(names.get).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
 
     @property
     def codes(self) -> pd.CategoricalDtype:
         """The words, in the order of their codes."""
-        return pd.CategoricalDtype([*self.known, self.word])
+        return pd.CategoricalDtype([*self.value_of, self.word])
 
     def cells(self, words: Sequence[str]) -> pd.Series:
         """Return cells as the object takes them, of categories as ONNX calls them."""
-        series = pd.Series([self.value if word == self.word else self.known[word] for word in words], dtype=object)
+        series = pd.Series([self.value if word == self.word else self.value_of[word] for word in words], dtype=object)
         # pandas itself would write NaN for None
-        return series if kind_of([*self.known.values()]) == "text" else series.infer_objects()
+        return series if kind_of([*self.value_of.values()]) == "text" else series.infer_objects()
 
 
 def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str, MissingCategory]:
@@ -59,13 +59,13 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
         categories = boosting.categories(last) if package_of(last) in ("xgboost", "lightgbm") else histograms.categories(model)
     elif package in ("xgboost", "lightgbm"):
         categories = boosting.categories(model, rows)
-    categories = {column: values for inner, values in categories.items() if (column := _handed_on(steps, inner)) is not None}
+    categories = {column: values for inner, values in categories.items() if (column := _source_column(steps, inner)) is not None}
     for column, values in categories.items():
-        value_of = {_word(value): value for value in values if not absent(value)}
-        unused = [word for word in ("nan", "None") if word not in value_of]
-        if unused and len(value_of) == sum(not absent(value) for value in values):
+        pairs = {_word(value): value for value in values if not absent(value)}
+        unused = [word for word in ("nan", "None") if word not in pairs]
+        if unused and len(pairs) == sum(not absent(value) for value in values):
             value = None if None in values else np.nan
-            result[exported(names[column]) if names else str(column)] = MissingCategory(word=unused[0], value=value, known=value_of)
+            result[exported(names[column]) if names else str(column)] = MissingCategory(word=unused[0], value=value, value_of=pairs)
     if package != "sklearn":
         return result
     for column, values, filled in _encoded(model):
@@ -73,26 +73,26 @@ def missing_categories(model: Any, rows: pd.DataFrame | None = None) -> dict[str
         if filled is not None and filled[0] in values:
             missing_words.append(filled)
         if len(missing_words) == 1:
-            value_of = {_word(value): value for value in values}
-            category = MissingCategory(word=missing_words[0][0], value=missing_words[0][1], known=value_of)
+            pairs = {_word(value): value for value in values}
+            category = MissingCategory(word=missing_words[0][0], value=missing_words[0][1], value_of=pairs)
             result[exported(names[column]) if names else str(column)] = category
     return result
 
 
-def _handed_on(steps: Sequence[Any], column: int) -> int | None:
+def _source_column(steps: Sequence[Any], column: int) -> int | None:
     """Return the column that steps hand on, as it is, as the column at a place of what they give; None where they change it."""
     for step in reversed(steps):
         if hasattr(step, "output_indices_"):
             key, start = next((key, cols.start) for key, cols in step.output_indices_.items() if cols.start <= column < cols.stop)
-            column = int(step._transformer_to_input_indices[key][column - start]) if _idle(step.named_transformers_[key]) else -1
-        elif not _idle(step):
+            column = int(step._transformer_to_input_indices[key][column - start]) if _is_idle(step.named_transformers_[key]) else -1
+        elif not _is_idle(step):
             column = -1
         if column < 0:
             return None
     return column
 
 
-def _idle(step: Any) -> bool:
+def _is_idle(step: Any) -> bool:
     """Return whether a step does nothing; of a ColumnTransformer it is a word to older versions of scikit-learn."""
     return isinstance(step, str) or (type(step).__name__ == "FunctionTransformer" and step.func is None)
 

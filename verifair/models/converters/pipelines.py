@@ -46,7 +46,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     _check_loss(last)
     if package_of(last) == "interpret":
         encoder, trees = additive.explainable(last, standalone=last is model)
-        return _joined(_stored(model[:-1] if encoder is None else encoder, {}), trees)
+        return _joined(_converted(model[:-1] if encoder is None else encoder, {}), trees)
     if package_of(last) != "sklearn":
         model = _taking_zeros(model)
         last = last_of(model)
@@ -56,11 +56,11 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     if (bins := _bins(model)) is not None:
         if (binned := additive.behind_bins(model)) is not None:
             encoder, trees = binned
-            return columns.by_column(trees, columns.names_of(model)) if encoder is None else _joined(_stored(encoder, {}), trees)
+            return columns.by_column(trees, columns.names_of(model)) if encoder is None else _joined(_converted(encoder, {}), trees)
         remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or trees on columns as they are"
         raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
     options = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
-    return _stored(model, {id(last): options} if hasattr(last, "classes_") else {})
+    return _converted(model, {id(last): options} if hasattr(last, "classes_") else {})
 
 
 def _combined(model: Any, steps: str) -> onnx.ModelProto:
@@ -76,13 +76,13 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
         reason = "asks about sets of categories, which are read of it alone, and not within another estimator"
         raise ModelError(called(sets), f"{reason}; fit it behind an encoder with categorical_features=None")
     if not hasattr(last, "classes_"):
-        return _stored(_by_array(model, last), {})
+        return _converted(_by_array(model, last), {})
     error, bins = mixtures.Unknown(f"{len(last.classes_)} classes"), _bins(model)
     if bins is not None:
         error = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
     try:
         if (len(last.classes_) == 2 or discriminants.quadratic(last)) and bins is None:
-            return mixtures.convert(model, lambda part: _stored(part, {}))
+            return mixtures.convert(model, lambda part: _converted(part, {}))
     except mixtures.Unknown as unknown:
         error = unknown
     if hasattr(last, "calibrated_classifiers_"):
@@ -144,7 +144,7 @@ def _check_threshold(last: Any, steps: str) -> None:
 def _check_calibration(last: Any, steps: str) -> None:
     """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
     reason = "calibrates probabilities in a way that is not read"
-    crossing = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
+    crossing = _crossing(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
     if len(last.calibrated_classifiers_) > 1 or crossing is None:
         # each has fitted steps of its own; scorecards belong to theirs
         has_steps = any(hasattr(fold.estimator, "steps") and _bins(fold.estimator) is None for fold in last.calibrated_classifiers_)
@@ -159,7 +159,7 @@ def _check_calibration(last: Any, steps: str) -> None:
     raise ModelError(called(last), f'{reason}; it decides as {steps}its {location} does by positive = "{rule}"')
 
 
-def _half(curve: Any) -> tuple[str, float] | None:
+def _crossing(curve: Any) -> tuple[str, float] | None:
     """Return on which side of which score a calibration gives more than 1/2; None where on none, or on all, or of another one."""
     if hasattr(curve, "a_"):    # the probability is 1 / (1 + exp(a f + b)) for the score f
         return ">" if curve.a_ < 0 else "<", float(-curve.b_ / curve.a_)
@@ -252,7 +252,7 @@ def _taking_zeros(model: Any) -> Any:
     return model
 
 
-def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
+def _converted(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
     """Return an estimator of scikit-learn's own as ONNX."""
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
@@ -281,7 +281,7 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
     if last is model:
         return convert(columns.names_of(model))
-    return _joined(_stored(model[:-1], {}), convert(()))
+    return _joined(_converted(model[:-1], {}), convert(()))
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

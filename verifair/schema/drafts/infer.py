@@ -84,17 +84,17 @@ def inferred(
             raise DataError(f"the table has no column {name!r}; {nearest(name, [*words, *frame.columns])}")
     table = LabelledTable(
         frame=frame, target=target, protected=protected, network=network, unscaled=unscaled,
-        named=pd.concat([frame, pd.DataFrame(words, index=frame.index)], axis=1),
+        worded=pd.concat([frame, pd.DataFrame(words, index=frame.index)], axis=1),
         blocks={feature: blocks[feature] for feature in words}, missing=encoded,
     )
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)
     if rule is not None and rule.of == "value":
-        draft = _of_value(table, rule)
+        draft = _draft_of_value(table, rule)
     elif network is not None and network.outputs > 2:
-        draft = _of_many_classes(table, network, values, positive, rule)
+        draft = _draft_of_many_classes(table, network, values, positive, rule)
     else:
-        draft = _of_two_classes(table, values, positive, rule)
+        draft = _draft_of_two_classes(table, values, positive, rule)
     separate = next((name for name in protected if name in words and all(f["name"] != name for f in draft["features"])), None)
     if separate is not None:
         reason = "do not stand together among the model's inputs; fit it on a table in which they do"
@@ -112,7 +112,7 @@ def rule_of(positive: Any, values: Sequence[str]) -> PositiveRule | None:
         return None
 
 
-def _of_two_classes(table: LabelledTable, values: list[str], positive: Any, rule: PositiveRule | None) -> dict[str, Any]:
+def _draft_of_two_classes(table: LabelledTable, values: list[str], positive: Any, rule: PositiveRule | None) -> dict[str, Any]:
     """Return the draft for a model of two classes, or for no model.   values: the label's."""
     network, target = table.network, table.target
     names = () if network is None else classes_called(network, values)
@@ -162,7 +162,7 @@ def _of_two_classes(table: LabelledTable, values: list[str], positive: Any, rule
     return {"features": features, "positive": rule_text, "label": target, "positive_label": positive_name, "outcomes": outcomes}
 
 
-def _of_value(table: LabelledTable, rule: PositiveRule) -> dict[str, Any]:
+def _draft_of_value(table: LabelledTable, rule: PositiveRule) -> dict[str, Any]:
     """Return the draft for a model that outputs values, which are compared with a threshold, as the label's values are."""
     target = table.target
     label = rule.reached(label_values(table.frame, target))
@@ -173,7 +173,7 @@ def _of_value(table: LabelledTable, rule: PositiveRule) -> dict[str, Any]:
     return {"features": features, "positive": str(rule), "label": target, "outcomes": outcomes}
 
 
-def _of_many_classes(
+def _draft_of_many_classes(
     table: LabelledTable, network: Model, values: list[str], positive: Any, rule: PositiveRule | None
 ) -> dict[str, Any]:
     """Return the draft for a model of more than two classes: the label, with these values, names or numbers them."""
@@ -188,7 +188,7 @@ def _of_many_classes(
         if positive is None and not set(values) <= {str(k) for k in range(network.outputs)}:
             raise DataError(
                 f"label {target!r}: the model has the classes {', '.join(names)}; say which is favourable, such as "
-                f"positive={names[-1]!r}" + _several_named(names)
+                f"positive={names[-1]!r}" + _rule_of_several(names)
             )
         positive_name = text(positive) if positive is not None else "1"
         if positive_name not in names and positive_name not in values:
@@ -213,7 +213,7 @@ def _of_many_classes(
     return {"features": features, "positive": str(rule), **classes, "label": target, "outcomes": outcomes}
 
 
-def _several_named(names: Sequence[str]) -> str:
+def _rule_of_several(names: Sequence[str]) -> str:
     """Return the rule that favours all classes but the first, if it can be written; "0" may be both a name and a number."""
     if any(name.isdecimal() and name != str(k) for k, name in enumerate(names)):
         return ""

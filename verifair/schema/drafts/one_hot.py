@@ -68,10 +68,10 @@ def _prefixes(column: str) -> list[str]:
 def _flag(column: pd.Series) -> Booleans | None:
     """Return (N,) True where a column of 0 and 1, or truth values, is 1; None for any other column. It may be 0 in all rows."""
     flag = holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) in ({0, 1}, {0}))
-    return _set(column) if flag else None
+    return _is_one(column) if flag else None
 
 
-def _set(column: pd.Series) -> Booleans:
+def _is_one(column: pd.Series) -> Booleans:
     """Return (N,) True where a column is 1."""
     return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
 
@@ -99,11 +99,11 @@ def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], feat
 
     features: features of which rows may have no column (drop_first). Of others, two flags may go together although no row has both.
     """
-    has_names = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
+    has_names = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _has_plain_names(feature, block)
     return has_names and (feature in features or is_whole(frame, block))
 
 
-def _plain(feature: str, block: Sequence[str]) -> bool:
+def _has_plain_names(feature: str, block: Sequence[str]) -> bool:
     """Return True if a schema finds one-hot columns by their names, unlike "sex_ Male" or "sex=Male"."""
     return all(name == f"{feature}_{text(name[len(feature) + 1 :])}" for name in block)
 
@@ -123,7 +123,7 @@ def _names_of_dropped() -> Iterator[str]:
 def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
     """Return (N,) the category of each row by its one-hot columns."""
     categories, dropped = categories_of(frame, feature, block)
-    flags = [_set(frame[name]) for name in block]
+    flags = [_is_one(frame[name]) for name in block]
     if dropped is not None:
         flags.insert(0, ~np.any(flags, axis=0))
     return np.asarray(np.array(categories, dtype=object)[np.argmax(flags, axis=0)])
@@ -131,7 +131,7 @@ def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
 
 def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
     """Return True if each row has a 1 in some of the columns."""
-    return bool((np.sum([_set(frame[name]) for name in block], axis=0) == 1).all())
+    return bool((np.sum([_is_one(frame[name]) for name in block], axis=0) == 1).all())
 
 
 def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
@@ -142,7 +142,7 @@ def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
     categories = ", ".join(map(written, names[: 3 + (not complete)])) + suffix
     declaration = f'name = {written(feature)}, kind = "one-hot", categories = [{categories}]'
     remedy = f"pass a schema with {declaration}{'' if complete else f', dropped = {written(dropped)}'} in their place"
-    if not _plain(feature, block):
+    if not _has_plain_names(feature, block):
         remedy = f"fit the model on a table that calls them {feature}_CATEGORY, without blanks: they are then made one feature"
     return (
         f"columns {', '.join(first)}{suffix} seem to be the one-hot columns of one feature; each a feature of its own, they "

@@ -39,7 +39,7 @@ ENOUGH = 30
 class LabelledTable:
     """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's.
 
-    blocks: feature -> the one-hot columns that it is spread over.   named: the table, with a column of words for each of these.
+    blocks: feature -> the one-hot columns that it is spread over.   worded: the table, with a column of words for each of these.
     missing: column -> the object's categories, with the one that stands for missing values (`missing_categories`), if one does;
     None: there is no object.
     """
@@ -50,7 +50,7 @@ class LabelledTable:
     network: Model | None
     unscaled: bool
     blocks: Mapping[str, Sequence[str]]
-    named: pd.DataFrame
+    worded: pd.DataFrame
     missing: Mapping[str, MissingCategory] | None = None
 
     def feature(self, name: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class LabelledTable:
 
     def columns(self) -> list[dict[str, Any]]:
         """Return a feature for every column but the label."""
-        return self._gathered([self.feature(name) for name in self.frame.columns if name != self.target])
+        return self._blocks_merged([self.feature(name) for name in self.frame.columns if name != self.target])
 
     def features(self, rule: PositiveRule, label: Booleans) -> list[dict[str, Any]]:
         """Return the features that the model takes; without a model, those of all columns.
@@ -100,7 +100,7 @@ class LabelledTable:
         numbers = row_numbers(self.frame, columns)
         return [name for name in columns if name not in numbers or name in self.protected]
 
-    def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _blocks_merged(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the features, with one in place of each block of neighbouring one-hot columns."""
         result = list(features)
         for name, block in self.blocks.items():
@@ -126,9 +126,9 @@ class LabelledTable:
         column, kind, own = self.frame[name], "one-hot", (self.missing or {}).get(exported(name))
         if categories is None and own is not None:  # the model takes codes, and has one for missing values, which a table may lack
             cells = own.words(column[column.isna()])
-            categories, kind = [*own.known, *([own.word] if len(cells) and cells.notna().all() else [])], "categorical"
+            categories, kind = [*own.value_of, *([own.word] if len(cells) and cells.notna().all() else [])], "categorical"
         if categories is not None:
-            values, word = list(categories), self._of_missing(name, categories)
+            values, word = list(categories), self._missing_word(name, categories)
             if holds_truths(column) and set(values) <= ({0, 1} if word is None else {*TRUTHS, word}):
                 values = [TRUTHS.get(text(code), code) for code in values]
             feature: dict[str, Any] = {"name": name, "kind": kind, "categories": values}
@@ -146,7 +146,7 @@ class LabelledTable:
             raise DataError(f"column {name!r} holds text, but the model takes a number there; {remedy}")
         return feature
 
-    def _of_missing(self, name: str, known: Sequence[Category]) -> str | None:
+    def _missing_word(self, name: str, categories: Sequence[Category]) -> str | None:
         """Return the category of an encoder that stands for missing values; None if there is none, or if it is not clear.
 
         A file does not store it. There it is a category with ONNX's name of missing values, if the table has these and no such
@@ -155,7 +155,7 @@ class LabelledTable:
         if self.missing is not None:
             category = self.missing.get(exported(name))
             return None if category is None else category.word
-        words = [value for value in known if isinstance(value, str) and value in MISSING]
+        words = [value for value in categories if isinstance(value, str) and value in MISSING]
         cells = self.frame[name]
         is_clear = len(words) == 1 and cells.isna().any() and words[0] not in set(cells.dropna().map(text))
         return words[0] if is_clear else None
@@ -186,12 +186,12 @@ class LabelledTable:
 
         Also return the share of rows whose label is then predicted.   raw: True if numbers are known to be unscaled.
         """
-        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._gathered(features)]
-        rows = _known_rows(self.named, features)
+        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._blocks_merged(features)]
+        rows = _known_rows(self.worded, features)
         if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
             return features, 0.0
-        drafts = [[_with_scale(f, self.named, scale) for f in features] for scale in (SCALES[:1] if raw else SCALES)]
-        accuracies = [float((_predicted(network, _encoded(self.named[rows], draft)) == label[rows]).mean()) for draft in drafts]
+        drafts = [[_with_scale(f, self.worded, scale) for f in features] for scale in (SCALES[:1] if raw else SCALES)]
+        accuracies = [float((_predicted(network, _encoded(self.worded[rows], draft)) == label[rows]).mean()) for draft in drafts]
         best = int(np.argmax(accuracies))
         best = best if accuracies[best] > accuracies[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
         return drafts[best], accuracies[best]
@@ -205,7 +205,7 @@ class LabelledTable:
         PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1").fitting(network)
         if network.outputs > 1 or network.link is not Link.IDENTITY:
             return
-        values = network.forward(_encoded(self.named[_known_rows(self.named, features)], features))
+        values = network.forward(_encoded(self.worded[_known_rows(self.worded, features)], features))
         if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # allows for float32 sums
             reason = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
             raise DataError(f"{reason}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
@@ -213,7 +213,7 @@ class LabelledTable:
     def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
         """Mark numbers as merit if they are correlated with the label (N,) and not protected."""
         for feature in features:
-            if not feature.get("protected") and _correlates(self.named[feature["name"]], label):
+            if not feature.get("protected") and _correlates(self.worded[feature["name"]], label):
                 feature["merit"] = True
 
 
@@ -250,10 +250,10 @@ def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[st
     return [name for name, is_used in zip(columns_of(network, frame, target), is_read, strict=True) if is_used and name in others]
 
 
-def by_name(network: Model, known: Container[str]) -> bool:
+def by_name(network: Model, column_names: Container[str]) -> bool:
     """Return True if a model takes columns one by one; a single input has to have the name of a column of the table."""
     feeds = network.feeds
-    return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in known)
+    return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in column_names)
 
 
 def _correlates(column: pd.Series, label: Booleans) -> bool:

@@ -162,11 +162,11 @@ def test_zeros_that_are_missing_are_refused_beside_categories() -> None:
 def test_columns_of_lightgbm_that_may_hold_categories() -> None:
     """It lists categories without their columns, and notes the range of ordered ones like that of numbers."""
     three, two = ["a", "b", "c"], ["F", "M"]
-    assert boosting._placed([three, two], ["[0:9]", "-1:1:0:2", "-1:0:1"]) == {1: three, 2: two}
-    assert boosting._placed([three, two], ["[0:9]", "[0:2]", "-1:0:1"]) == {1: three, 2: two}
-    assert boosting._placed([three, two], ["[0:9]", "[0:2]", "[0:1]", "-1:0:1", "[0.5:1]"]) == {}
-    assert boosting._placed([three, three, two], ["-1:0:1:2", "[0:2]", "[0:2]", "[-1:1]", "-1:0:1"]) == {4: two}
-    assert boosting._placed([three], ["[0:2]", "none"]) == {}
+    assert boosting._by_column([three, two], ["[0:9]", "-1:1:0:2", "-1:0:1"]) == {1: three, 2: two}
+    assert boosting._by_column([three, two], ["[0:9]", "[0:2]", "-1:0:1"]) == {1: three, 2: two}
+    assert boosting._by_column([three, two], ["[0:9]", "[0:2]", "[0:1]", "-1:0:1", "[0.5:1]"]) == {}
+    assert boosting._by_column([three, three, two], ["-1:0:1:2", "[0:2]", "[0:2]", "[-1:1]", "-1:0:1"]) == {4: two}
+    assert boosting._by_column([three], ["[0:2]", "none"]) == {}
 
 
 def test_an_ordered_column_that_may_be_a_number_keeps_no_category_for_missing_values() -> None:
