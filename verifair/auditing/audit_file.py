@@ -37,7 +37,7 @@ from verifair.auditing.settings import (
     ModelSection,
     SchemaOf,
     Sensitive,
-    asked,
+    analysis_of,
     known_analyses,
 )
 from verifair.errors import QueryError, SchemaError
@@ -135,16 +135,16 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
 
 
 def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
-    known = ", ".join(f"[analyses.{name}]" for name in known_analyses())
+    listing = ", ".join(f"[analyses.{name}]" for name in known_analyses())
     if not isinstance(content, Mapping) or not content:
-        lines.append(f"[analyses]: names no analysis; add one or more of {known}")
+        lines.append(f"[analyses]: names no analysis; add one or more of {listing}")
         return {}
     result = {}
     for title, section in content.items():
         if title not in known_analyses():
             lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, known_analyses())}")
             continue
-        analysis = _read(partial(asked, title), section, f"[analyses.{title}]", lines)
+        analysis = _read(partial(analysis_of, title), section, f"[analyses.{title}]", lines)
         if analysis is not None:
             result[title] = analysis
     return result

@@ -102,7 +102,7 @@ def run(
     _prepare(places, config.resume)
     sections: dict[str, Section] = {}
     with clock.counted(started + config.timeout) as timer:
-        for n, key in enumerate(sorted(analyses, key=_turn)):
+        for n, key in enumerate(sorted(analyses, key=_order_key)):
             analysis = analyses[key]
             remaining = max(effort - timer.spent, 1e-3)
             share = min(remaining, analysis.effort) if analysis.effort is not None else remaining / (len(analyses) - n)
@@ -136,7 +136,7 @@ def run(
     return result
 
 
-def _turn(key: str) -> tuple[int, int]:
+def _order_key(key: str) -> tuple[int, int]:
     """Return the sort key of an analysis in the order of the run."""
     return (LAST.index(key) + 1, 0) if key in LAST else (0, -known_analyses().index(key))
 

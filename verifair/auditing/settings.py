@@ -82,7 +82,7 @@ class Sensitive(TomlSection):
         return "[sensitive]"
 
     @model_validator(mode="after")
-    def _some(self) -> Sensitive:
+    def _names_a_feature(self) -> Sensitive:
         if not self.features:
             raise ValueError("features names none; name the sensitive ones, or drop the section for those of the schema")
         return self
@@ -125,7 +125,7 @@ class _Effort(Settings):
     effort: Positive | None = None
 
 
-def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
+def analysis_of(verb: str, content: Mapping[str, Any]) -> Analysis:
     """Return the settings of a section. Raises SchemaError, one line for each problem."""
     analysis = system(verb)
     keys = analysis.keys or tuple(analysis.settings.model_fields)

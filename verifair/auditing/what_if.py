@@ -51,7 +51,7 @@ def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
         "features": [_feature(schema, v) for v in range(len(schema.features))], "forbidden": _forbidden(schema),
         "protected": [schema.index(name) for name in subject.protected], "favourable": subject.favourable,
         "unfavourable": subject.unfavourable, "model": None if problem else data, "output": _output(schema, model),
-        "start": _start(subject), "held": _proved_statements(schema, subject.protected, sections),
+        "start": _first_person(subject), "held": _proved_statements(schema, subject.protected, sections),
     }  # fmt: skip
     return WhatIf(problem=problem, content=content, people=[_row(schema, w) for part in sections for w in part.witnesses])
 
@@ -134,7 +134,7 @@ def _end(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _start(subject: AuditSubject) -> list[float]:
+def _first_person(subject: AuditSubject) -> list[float]:
     """Return the first person to show: the table's medians and most frequent categories or, if the schema forbids these, the row
     that shares most of them; without a table the middle of all ranges, legal or not."""
     domain = subject.schema.domain

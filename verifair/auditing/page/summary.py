@@ -99,7 +99,7 @@ def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
     exchanged = dict(by_feature(result, "exchanged"))
     flips = {name: (entry["decided_otherwise"], entry["asked"], entry["people"]) for name, entry in exchanged.items()}
-    parts = _parts(result)
+    parts = _proved_parts(result)
     return tuple(
         SensitiveFeature(
             name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
@@ -116,7 +116,7 @@ def _hit(groups: Mapping[str, Mapping[str, int]]) -> tuple[str, int, int] | None
     return top if top is not None and top[1] else None
 
 
-def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
+def _proved_parts(result: AuditResult) -> dict[str, tuple[float, float]]:
     """Return, by feature, bounds of the share of possible people decided alike, from the proved parts; nothing is known of the
     others."""
     bounds = dict[str, tuple[float, float]]()
@@ -138,7 +138,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
     sensitive = features(result)
     flips = {feature.name: feature for feature in sensitive if feature.flips is not None and feature.flips[0]}
     unchanged = {f.name for f in sensitive if f.flips is not None and f.flips[2] == f.flips[1] and not f.flips[0]}
-    dependence = {name: _depends(result, name) for name in result.protected}
+    dependence = {name: _dependence(result, name) for name in result.protected}
     yes, no, open_ = ([name for name, state in dependence.items() if state == kind] for kind in ("yes", "no", "open"))
     changes: list[str] = []
     text: list[str] = []
@@ -151,7 +151,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
             changed, examined, people = feature.flips
             people_text = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
             share = percent(changed / people) + ("" if examined == people else " at least")
-            changes.append(f"{clause}, {people_text} ({share}) {verb}{_ways(feature, result)}")
+            changes.append(f"{clause}, {people_text} ({share}) {verb}{_directions(feature, result)}")
         else:
             table_text = ", nobody in the table would" if name in unchanged else ""
             changes.append(f"{clause}, possible people {verb}{table_text}")
@@ -169,7 +169,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
 
 
-def _ways(feature: SensitiveFeature, result: AuditResult) -> str:
+def _directions(feature: SensitiveFeature, result: AuditResult) -> str:
     """Return the direction in which decisions change, if it is known."""
     if feature.flips is None or feature.gain is None:
         return ""
@@ -209,7 +209,7 @@ def hit(result: AuditResult) -> str:
     )
 
 
-def _depends(result: AuditResult, name: str) -> str:
+def _dependence(result: AuditResult, name: str) -> str:
     """Return, in words, whether decisions depend on a feature alone: yes by an exact counterexample, no by an accepted proof, else
     open."""
     if any(feature == name and entry["decided_otherwise"] for feature, entry in by_feature(result, "exchanged")):

@@ -7,7 +7,7 @@ import pytest
 from verifair import datasets
 from verifair.auditing.audit_file import AuditFile, load, loads
 from verifair.auditing.example import EXAMPLE
-from verifair.auditing.settings import asked
+from verifair.auditing.settings import analysis_of
 from verifair.auditing.subject import read
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.hyfair.certify.settings import CertifySettings
@@ -214,10 +214,10 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
 )
 def test_values_of_another_type_and_texts_of_a_command_are_refused(verb: str, content: dict[str, object], said: str) -> None:
     with pytest.raises(SchemaError) as met:
-        asked(verb, content)
+        analysis_of(verb, content)
     assert said.replace("'", '"') in str(met.value).replace("'", '"')
 
 
 def test_whole_numbers_stand_for_others() -> None:
-    assert asked("certify", {"effort": 5}).effort == 5
-    assert asked("pba", {"delta": [1, 2.5]}).settings.delta == (1.0, 2.5)
+    assert analysis_of("certify", {"effort": 5}).effort == 5
+    assert analysis_of("pba", {"delta": [1, 2.5]}).settings.delta == (1.0, 2.5)
