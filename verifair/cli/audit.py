@@ -13,7 +13,7 @@ from pydantic import Field
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from verifair.auditing.settings import known_analyses
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import Screen
@@ -86,7 +86,7 @@ class AuditSettings(Settings):
     """Write an example of an audit file, and exit."""
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Read the audit file, run its analyses, write the page, and show its summary."""
     from verifair.auditing.audit_file import load
     from verifair.auditing.run import run as run_audit
@@ -97,7 +97,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.locks import alone
     from verifair.systems.results.findings import Standing
 
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     if settings.write_example is not None:
         _write_example(settings.write_example)
         return
@@ -123,7 +123,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         timeout = file.head.timeout if settings.timeout is None else settings.timeout
         effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
         seed = file.head.seed if settings.seed is None else settings.seed
-        analyses = _only(settings.only, list(file.analyses))
+        analyses = _selected(settings.only, list(file.analyses))
         places.check()
         check_outputs({**reports, "--summary": settings.summary, "--model-card": settings.model_card})
         subject = read(file)
@@ -132,7 +132,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         _print_drafted(drafted, places, screen)
     on_interrupt = keeping("finished analyses are kept; run the same command with --resume to go on")
     config = files.model_copy(update={"timeout": timeout, "seed": seed})
-    with on_interrupt, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as tell:
+    with on_interrupt, alone(places.lock, _in_use_message(places)), cluster(files.cluster), _bars() as tell:
         if isinstance(against, tuple):
             other_file, other_places = against
             screen.print(f"against: {other_file.name}, with a page of its own: {other_places.page}", soft_wrap=True)
@@ -241,11 +241,11 @@ def _against(path: Path, places: Places, root: Path | None) -> AuditResult | tup
     return audit_file.load(path, root=root), other_places
 
 
-def _in_use(places: Places) -> str:
+def _in_use_message(places: Places) -> str:
     return f"--out {places.page}: another audit is writing it; wait until that has ended, or name another page"
 
 
-def _only(text: str | None, analyses: list[str]) -> list[str]:
+def _selected(text: str | None, analyses: list[str]) -> list[str]:
     if text is None:
         return []
     from verifair.schema.spelling import nearest

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from rich.table import Table as Grid
 
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import Disagreement, QueryError, require
 from verifair.screen import Screen
@@ -79,7 +79,7 @@ class BenchSettings(Settings):
             raise ValueError("--network needs something to ask: --schema and --data, or --queries")
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Run all competitors, write and show their answers; raise Disagreement if two contradict each other."""
     from verifair.bench.answer import BenchAnswer, BenchListAnswer
     from verifair.bench.cases import QUICK, chosen
@@ -93,7 +93,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.systems.results.files import plain
     from verifair.systems.work import budget
 
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     out, seed, json = settings.out, files.seed, files.json_file
     rounds, seconds = (1, 1.0) if settings.quick else (3, 5.0)
     limit = budget(seconds if settings.timeout is None else settings.timeout, files.nodes, files.seed).seconds
@@ -105,7 +105,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     screen = Screen()
     if settings.list_cases:
         _print_list(known_families, cases, entrants, screen)
-        save_answer(json, BenchListAnswer.model_validate(_listed(cases, entrants)))
+        save_answer(json, BenchListAnswer.model_validate(_listing(cases, entrants)))
         return
     require("matplotlib", "plots", "the figures of verifair bench")
     check_outputs({"--json": json, "--out": out / "runs.csv"}, folder=out)
@@ -132,7 +132,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         records = [record for record in journal.records.values() if record.case in labels[0] and record.competitor in labels[1]]
     result = comparison(records, limit)
     files_written = _write(result, cases, out)
-    content = {**to_dict(result), "interrupted": interrupted, "seed": seed, **_listed(cases, entrants)}
+    content = {**to_dict(result), "interrupted": interrupted, "seed": seed, **_listing(cases, entrants)}
     answer = BenchAnswer.model_validate(plain(content))
     save_answer(out / "bench.json", answer)
     save_answer(json, answer)
@@ -254,7 +254,7 @@ def _write(result: BenchResult, cases: Sequence[BenchCase], out: Path) -> list[P
     return [*files, *save(result.contradictions, out, {case.name: case.question() for case in cases if case.name in names})]
 
 
-def _listed(cases: Sequence[BenchCase], competitors: Sequence[Competitor]) -> dict[str, Any]:
+def _listing(cases: Sequence[BenchCase], competitors: Sequence[Competitor]) -> dict[str, Any]:
     return {
         "registry": [
             {"case": case.name, "family": case.family.name, "kind": case.family.kind, "size": case.size} for case in cases

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from verifair.checker.certificates.extent import Extent, Sha256
 from verifair.checker.report import CheckReport, Spread
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import CertificateError, NoProofs, VerifairError
 from verifair.interrupts import keeping
@@ -104,7 +104,7 @@ ANSWER = Annotated[CheckAnswer | CheckFilesAnswer, Field(description="`verifair 
 """The content of --json."""
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Prove the files' statements again; exit with 1 if not all are accepted."""
     from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
@@ -112,7 +112,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.schema.space import InputSpace
 
     schema: InputSpace
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     paths, screen = list(dict.fromkeys(path for argument in settings.certificates for path in _files(argument))), Screen()
     if settings.demo is not None:
         from verifair import datasets

@@ -32,11 +32,11 @@ def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None 
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
     def command(context: typer.Context, **options: Any) -> None:
-        given = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
+        names = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
         from verifair.cli.output import ending
 
         with ending():
-            (run or run_system)(system, {name: options[name] for name in given})
+            (run or run_system)(system, {name: options[name] for name in names})
 
     groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
     fields = [(name, f) for group in groups for name, f in group.model_fields.items() if group is not Run or name in system.run]
@@ -95,9 +95,9 @@ def _plain_type(annotation: Any) -> Any:
     return annotation
 
 
-def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
+def build(group: type[Settings], arguments: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
     """Return the settings of a group. Raises QueryError that names the option, the value found and the expected form."""
-    values, others = ({name: v for name, v in part.items() if name in group.model_fields} for part in (given, defaults or {}))
+    values, others = ({name: v for name, v in part.items() if name in group.model_fields} for part in (arguments, defaults or {}))
     try:
         return group.of(values, others, context="command line")
     except ValidationError as error:
@@ -133,13 +133,13 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
+def parse_options(system: System, arguments: dict[str, Any]) -> tuple[Any, Any, Run]:
     """Return the settings, inputs and run options. Raises QueryError for wrong or conflicting options, and files that cannot be
     written."""
     from verifair.cli import output
 
-    run: Run = build(Run, {name: value for name, value in given.items() if name in system.run}, system.defaults)
-    inputs, settings = build(system.inputs, given, system.defaults), build(system.settings, given)
+    run: Run = build(Run, {name: value for name, value in arguments.items() if name in system.run}, system.defaults)
+    inputs, settings = build(system.inputs, arguments, system.defaults), build(system.settings, arguments)
     for name, owners in settings.strays(inputs, run):
         words = [f"{_option(system, to)}{'' if value in (None, True) else f' {value}'}" for to, value in owners]
         option, owner_text = _option(system, name), " or ".join(words)
@@ -158,7 +158,7 @@ def _option(system: System, name: str) -> str:
     return option_name(name, group.model_fields[name])
 
 
-def run_system(system: System, given: dict[str, Any]) -> None:
+def run_system(system: System, arguments: dict[str, Any]) -> None:
     """Check the options, read, solve, write the files, then print: the files are there even if the screen is piped into `head`."""
     from verifair.cli import output
     from verifair.engine.cluster import cluster
@@ -166,7 +166,7 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     from verifair.systems.subject import read
 
     started = time.monotonic()
-    inputs, settings, run = asked(system, given)
+    inputs, settings, run = parse_options(system, arguments)
     system_read = system.optional("solve", "read")
     subject = system_read(inputs, settings) if system_read else read(inputs, getattr(settings, "protected", ()))
     if getattr(inputs, "missing", "error") != "error":

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from verifair import _packages
 from verifair._siblings import SIBLINGS
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.screen import Screen
 from verifair.systems.results.result import Answer, Shape
@@ -93,12 +93,12 @@ class DoctorAnswer(Answer):
     """Null: none was named."""
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Print installed and missing packages."""
     from solvers import registry
     from verifair.cli.output import save_answer
 
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     console = Screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")

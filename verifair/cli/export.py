@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.interop import MOST
 from verifair.notebook.progress import progress_bar
@@ -51,14 +51,14 @@ class ExportSettings(FairnessSettings):
             )
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Write the queries, then print a description of them."""
     from verifair.cli.output import save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.interrupts import keeping
     from verifair.systems.subject import read
 
-    inputs, settings, files = asked(system, given)
+    inputs, settings, files = parse_options(system, arguments)
     query = settings.question(system.verb, read(inputs, settings.protected))
     with keeping(f"{settings.vnnlib} holds some of the queries only: delete it"), progress_bar("queries") as progress:
         result = export(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 from rich.table import Table as Grid
 
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, require
 from verifair.notebook.progress import progress_bar
@@ -87,14 +87,14 @@ class ReproduceAnswer(Answer):
     tables: list[ReproducedShape]
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Compute one table after the other; each is written and printed as soon as it is ready."""
     from verifair.cli.output import check_outputs, save_answer
     from verifair.interrupts import Interrupted
     from verifair.papers.catalog import DATA, catalog, chosen
     from verifair.papers.reproduce import reproduce
 
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     screen = Screen()
     if settings.list_tables:
         _print_catalog(settings.paper, catalog(settings.paper), screen)

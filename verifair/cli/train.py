@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, TrainingError
 from verifair.notebook.progress import progress_bar
@@ -129,7 +129,7 @@ class TrainAnswer(Answer):
     seed: Seed
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Train, save the network and its schema, and print the measurements."""
     from verifair.cli.output import save_answer
     from verifair.systems.cec import training as cec
@@ -137,7 +137,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.systems.results.spreadsheets import save_table
     from verifair.training import METHODS, train
 
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     if settings.out.suffix != ".onnx":
         raise QueryError(f"--out {settings.out}: a network is written as NAME.onnx, next to NAME.toml; end the name in .onnx")
     dataset, method = _dataset(settings.data, settings.schema_file), settings.method

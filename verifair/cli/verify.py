@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from verifair.cli.command import app_of, asked
+from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
@@ -79,7 +79,7 @@ class VerifyAnswer(Answer):
     seconds: Seconds
 
 
-def run(system: System, given: dict[str, Any]) -> None:
+def run(system: System, arguments: dict[str, Any]) -> None:
     """Read the query, decide it, and print the answer."""
     from encoders.vnnlib.reader import read_vnnlib
     from verifair.cli.output import save_answer, work
@@ -89,7 +89,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.systems.work import budget
 
     started = time.monotonic()
-    _, settings, files = asked(system, given)
+    _, settings, files = parse_options(system, arguments)
     query = read_vnnlib(settings.query)
     check_types(query, as_real=settings.as_real)
     networks = networks_of(query, _files(query, settings.network))
