@@ -31,7 +31,7 @@ from verifair.papers.cec.figures import MARKERS
 from verifair.systems.cec.people import People
 from verifair.systems.cec.training import CEC_LOOP, EXCESS_TERMS, METHODS, OURS, ConsistencyTerms, train_decider
 
-NEAR, VARIANCE = 0.03, 0.5
+MAX_LOSS, VARIANCE = 0.03, 0.5
 LOSSES = (0.01, 0.03, 0.1)
 """Of AUC, that the floors allow."""
 PLAIN = "unconstrained"
@@ -54,7 +54,7 @@ def run(
                 print(f"cec_frontier: {name} skipped, {reason}")
                 continue
             for label, method, terms in _points(methods, losses):
-                _one(case, fold, rows, label, method, terms, store)
+                _point(case, fold, rows, label, method, terms, store)
     results = pd.DataFrame([json.loads(path.read_text()) for path in sorted(store.glob("*.json"))])
     table = summary(results)
     draw(table, folder / "cec-frontier.png")
@@ -71,7 +71,7 @@ def _points(methods: Sequence[str], losses: Sequence[float]) -> Iterator[tuple[s
         yield f"excess, AUC -{loss:g}", "excess", replace(EXCESS_TERMS, auc_loss=loss)
 
 
-def _one(case: Case, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
+def _point(case: Case, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
     """Train, measure and write one point of one fold, unless it exists."""
     path = store / f"{case.name}-{label.replace(', AUC -', '-')}-{fold}.json"
     if path.exists():
@@ -108,7 +108,7 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
                 "AUC lost": -float(change.mean()), "CEC": own["CEC"].mean(), "± CEC": own["CEC"].std(ddof=0),
                 "excess": own["excess"].mean(), "± excess": own["excess"].std(ddof=0), "variance": own["variance"].mean(),
                 "positive": own["positive"].mean(), "F1": own["F1"].mean(), "EO gap": own["EO gap"].mean(),
-                "counts": bool(-change.mean() <= NEAR and variance_ratio >= VARIANCE), "CPU s": own["CPU s"].mean(),
+                "counts": bool(-change.mean() <= MAX_LOSS and variance_ratio >= VARIANCE), "CPU s": own["CPU s"].mean(),
             })
     return pd.DataFrame(lines)
 
@@ -147,6 +147,6 @@ def draw(table: pd.DataFrame, path: Path) -> None:
                         mfc=color if point["counts"] else "white", label=method,
                     )
             left = axis.get_xlim()[0]
-            axis.axvspan(left, part.loc[PLAIN, "AUC"] - NEAR, color="0.9", zorder=0)
+            axis.axvspan(left, part.loc[PLAIN, "AUC"] - MAX_LOSS, color="0.9", zorder=0)
             axis.set(xlim=(left, None), xlabel="AUC", ylabel=key, title=name)
         picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)

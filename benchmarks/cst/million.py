@@ -28,11 +28,11 @@ ROWS = (10_000, 100_000, 1_000_000)
 
 def run(folder: Path, *, rows: Sequence[int] = ROWS, threads: int = 2) -> list[pd.DataFrame]:
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as fresh:
-        lines = list(fresh.map(_one, rows, [threads] * len(rows)))
+        lines = list(fresh.map(_measure, rows, [threads] * len(rows)))
     return [show("CST million: drawn loan applicants", pd.DataFrame(lines), folder)]
 
 
-def _one(rows: int, threads: int) -> dict[str, Any]:
+def _measure(rows: int, threads: int) -> dict[str, Any]:
     peak_before = peak()
     started = time.perf_counter()
     frame = datasets.loan(rows).frame

@@ -65,8 +65,8 @@ def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
     points, gap_query = pairs_of_points(query), replace(query, epsilon=EPSILON, signs="deployed")
     flips, gaps = exactly(query, points), exactly(gap_query, points)
     started = time.perf_counter()
-    flip_verdicts, flip_proofs = _each(query, points)
-    gap_verdicts, gap_proofs = _each(gap_query, points)
+    flip_verdicts, flip_proofs = _answer_each(query, points)
+    gap_verdicts, gap_proofs = _answer_each(gap_query, points)
     seconds = time.perf_counter() - started
     largest = maximise(ProbabilityGap(network=query.network, schema=query.schema, protected=query.protected))
     refuted, parts, part_proofs = _partitioned(subject, query, points[flips])
@@ -112,7 +112,7 @@ def exactly(query: IndividualFairness, points: Array) -> Booleans:
     return np.asarray(~is_met.all(axis=1))
 
 
-def _each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
+def _answer_each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
     """Return (N,) True where `verify` refutes the query on the box of a pair of points; and the number of accepted proofs."""
     violated, proofs = np.zeros(len(points), dtype=bool), 0
     names = [feature.name for feature in query.schema.features]

@@ -70,7 +70,7 @@ def _lines(
             rival = tools[(n + k) % len(tools)]
             query, network = ("q1", "product") if rival.tool is not None else ("q2", "network")
             result = measure(rival, question(root / entry[query], root / entry[network]), seconds=limit * patience, seed=0)
-            reply = result.answered
+            reply = result.reply
             cpu = max((reply.cpu_seconds or result.total_seconds) - (0.0 if rival.tool is None else rival.tool.startup_cpu), 0.0)
             yield {
                 "query": entry["name"], "family": family, "tool": rival.method if rival.tool is not None else "verifair",

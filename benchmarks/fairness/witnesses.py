@@ -81,7 +81,7 @@ def _runs(questions: Iterator[tuple[ListedNetwork, str]], seconds: float) -> Ite
     for subject, protected in questions:
         problem = _problem(subject, protected)
         for name, finder in PEERS.items():
-            own, peer = _ours(subject, protected, seconds), _first(finder, problem, seconds)
+            own, peer = _own_search(subject, protected, seconds), _first_witness(finder, problem, seconds)
             if {own.status, peer.status} in ({"violated", "no witness"}, {"violated", "proved"}):
                 raise Disagreement(f"{subject.name}, {protected}: ours says {own.status}, {name} {peer.status}")
             for method, first in (("ours", own), (name, peer)):
@@ -112,7 +112,7 @@ def _summary(runs: pd.DataFrame, table: pd.DataFrame) -> str:
             f"({ratio.min():.1f}-{ratio.max():.1f}x)")
 
 
-def _ours(subject: ListedNetwork, protected: str, seconds: float) -> FirstWitness:
+def _own_search(subject: ListedNetwork, protected: str, seconds: float) -> FirstWitness:
     query = subject.fairness(protected)
     started = time.perf_counter()
     verdict = verify(query, budget=Budget(seconds=seconds))
@@ -126,7 +126,7 @@ def _problem(subject: ListedNetwork, protected: str) -> TwinProblem:
     return twin_problem(query, batch, goals_of(query))
 
 
-def _first(finder: Finder, problem: TwinProblem, seconds: float) -> FirstWitness:
+def _first_witness(finder: Finder, problem: TwinProblem, seconds: float) -> FirstWitness:
     """Ask question by question until a witness is found."""
     started = time.perf_counter()
     status = "no witness"
@@ -155,7 +155,7 @@ def _worst(method: str, backend: str) -> Finder:
     return find
 
 
-def _any(backend: str) -> Finder:
+def _flip_finder(backend: str) -> Finder:
     def find(problem: TwinProblem, q: int, g: int, seconds: float) -> bool | None:
         started = time.perf_counter()
         encoding = big_m(TwinBox.of(Twin.of(problem), q, method=Method.LINEAR), difference=False)
@@ -176,8 +176,8 @@ def _any(backend: str) -> Finder:
 
 PEERS: dict[str, Finder] = {
     "highs worst": _worst("milp", "highs"),
-    "highs any": _any("highs"),
+    "highs any": _flip_finder("highs"),
     "gurobi worst": _worst("milp", "gurobi"),
-    "gurobi any": _any("gurobi"),
+    "gurobi any": _flip_finder("gurobi"),
     "z3": _worst("smt", "z3"),
 }

@@ -37,7 +37,7 @@ BUDGET = Budget(seconds=60.0)
 def run(folder: Path) -> list[pd.DataFrame]:
     data = data_folder()
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as fresh:
-        built = list(fresh.map(_built, (0.3, None), (data, data)))
+        built = list(fresh.map(_graph_line, (0.3, None), (data, data)))
     return [
         show("FGCE Adult graph: all 48,842 rows", pd.DataFrame(built), folder),
         show("FGCE Adult centers: k = 1 to 15, 60 seconds each", pd.DataFrame(_centers(data)), folder),
@@ -45,7 +45,7 @@ def run(folder: Path) -> list[pd.DataFrame]:
     ]
 
 
-def _built(eps: float | None, data: Path) -> dict[str, Any]:
+def _graph_line(eps: float | None, data: Path) -> dict[str, Any]:
     adult = load("Adult", data)
     raw = adult.raw
     started = time.perf_counter()

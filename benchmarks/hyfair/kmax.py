@@ -62,7 +62,7 @@ def run(
     data = data_folder()
     settings = KmaxRuns(seconds=seconds, seeds=seeds, sample=sample, each=each, nets=tuple(nets))
     with threadpool_limits(limits=1):
-        domains = [_whole(data, settings, *run_settings) for run_settings in WHOLE if settings.wanted(run_settings[0])]
+        domains = [_domain_line(data, settings, *run_settings) for run_settings in WHOLE if settings.wanted(run_settings[0])]
         parts = [_partitioned(data, settings, *run_settings) for run_settings in PARTITIONED if settings.wanted(run_settings[0])]
     tables = {
         f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches": domains,
@@ -71,7 +71,7 @@ def run(
     return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items() if lines]
 
 
-def _whole(
+def _domain_line(
     data: Path, settings: KmaxRuns, net: str, values_text: str, protected: tuple[str, ...], values: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
     family, _ = FAMILY[net[:2]]

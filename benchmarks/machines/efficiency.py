@@ -84,19 +84,19 @@ def _partition(
     return {"command": command_cpu, **({"scheduler": cpu[0], "workers": sum(cpu[1:])} if servers else {})}
 
 
-def _nothing(common: Shared[Any], k: int, deadline: Deadline) -> int:
+def _empty_task(common: Shared[Any], k: int, deadline: Deadline) -> int:
     return k
 
 
-def _asked(tasks: int) -> Iterator[parallel.Task]:
+def _empty_tasks(tasks: int) -> Iterator[parallel.Task]:
     common, deadline = Shared(value=_run_of_german()), Deadline.after(3600)
-    return (joblib.delayed(_nothing)(common, k, deadline) for k in range(tasks))
+    return (joblib.delayed(_empty_task)(common, k, deadline) for k in range(tasks))
 
 
 def _empty_here(tasks: int) -> dict[str, Any]:
-    list(as_done(_asked(20), 2))
+    list(as_done(_empty_tasks(20), 2))
     started = time.perf_counter()
-    assert len(list(as_done(_asked(tasks), 2))) == tasks
+    assert len(list(as_done(_empty_tasks(tasks), 2))) == tasks
     return {"tasks/s": round(tasks / (time.perf_counter() - started))}
 
 
@@ -104,12 +104,12 @@ def _empty(there: LocalCluster, tasks: int) -> dict[str, Any]:
     """Return CPU milliseconds of an empty task, tasks a second, and bytes to a worker and back."""
     servers = _servers(there)
     with cluster(there.address):
-        list(as_done(_asked(20), 1))
+        list(as_done(_empty_tasks(20), 1))
         cpu_before, client_before, started = _cpu(servers), time.process_time(), time.perf_counter()
-        assert sorted(as_done(_asked(tasks), 1)) == list(range(tasks))
+        assert sorted(as_done(_empty_tasks(tasks), 1)) == list(range(tasks))
         seconds, client, cpu_after = time.perf_counter() - started, time.process_time() - client_before, _cpu(servers)
     ms = [1000 * (b - a) / tasks for a, b in zip(cpu_before, cpu_after, strict=True)]
-    message = cloudpickle.dumps((fingerprint(), _nothing, [None, 1, Deadline.after(1)], {}))
+    message = cloudpickle.dumps((fingerprint(), _empty_task, [None, 1, Deadline.after(1)], {}))
     return {
         "tasks/s": round(tasks / seconds), "client ms": round(1000 * client / tasks, 3), "scheduler ms": round(ms[0], 3),
         "workers ms": round(sum(ms[1:]), 3), "bytes a task": len(message), "model bytes": len(cloudpickle.dumps(_run_of_german())),

@@ -210,27 +210,27 @@ CASES = (
 class KillCell:
     """Kills of one command in one place.
 
-    wanted: number of kills.   whole: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
-    wrong: all failures.
+    kills: their number.   total: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
+    problems: all failures.
     """
 
     case: KilledVerb
     place: str
-    wanted: int = 0
-    whole: float = 0
+    kills: int = 0
+    total: float = 0
     expected: Any = None
     states: list[int] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     runs: int = 0
     orphans: int = 0
-    wrong: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def progress(self, folder: Path, process: int) -> float:
         """Return the amount of kept work, or the CPU seconds of a process and its children."""
         return sum(map(_cpu, _processes(process))) if self.case.kept is None else self.case.kept(folder)
 
     def state(self, progress: float) -> int:
-        return int(progress if self.case.kept else PARTS_OF_CPU * progress / self.whole)
+        return int(progress if self.case.kept else PARTS_OF_CPU * progress / self.total)
 
 
 def run(
@@ -263,30 +263,30 @@ def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[KilledVerb], pl
             cpu[case.name] = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     with local_cluster(scratch / "cluster") if any("cluster" in cell.place for cell in cells) else nullcontext() as cluster:
         for number, cell in enumerate(cells):
-            cell.wanted = kills // len(cells) + (number < kills % len(cells))
-            if cell.wanted:
+            cell.kills = kills // len(cells) + (number < kills % len(cells))
+            if cell.kills:
                 case, reference = cell.case, scratch / cell.case.name
                 cell.expected = case.answer(reference)
-                cell.whole = cpu[case.name] if case.kept is None else case.kept(reference)
+                cell.total = cpu[case.name] if case.kept is None else case.kept(reference)
                 _kill(cell, scratch / f"{case.name} {cell.place}", cluster if "cluster" in cell.place else None, rng)
                 yield {
                     "command": case.name, "where": cell.place, "kills": len(cell.states), "runs": cell.runs,
                     "signals": " ".join(cell.signals), "states": " ".join(map(str, cell.states)),
-                    "of": PARTS_OF_CPU if case.kept is None else int(cell.whole), "distinct states": len(set(cell.states)),
-                    "orphans": cell.orphans, "wrong": "; ".join(cell.wrong) or "nothing",
+                    "of": PARTS_OF_CPU if case.kept is None else int(cell.total), "distinct states": len(set(cell.states)),
+                    "orphans": cell.orphans, "wrong": "; ".join(cell.problems) or "nothing",
                 }
 
 
 def _kill(cell: KillCell, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
-    """Run a command in separate folders until it was killed `wanted` times; each run is resumed to its end and compared."""
-    while len(cell.states) < cell.wanted:
+    """Run a command in separate folders until it was killed `kills` times; each run is resumed to its end and compared."""
+    while len(cell.states) < cell.kills:
         cell.runs += 1
         folder = _folder(scratch / str(cell.runs))
         cell.case.prepare(folder, scratch.parent)
         _to_the_end(cell, folder, cluster, rng)
         answer = cell.case.answer(folder)
         if answer != cell.expected:
-            cell.wrong.append(f"run {cell.runs} gave another answer")
+            cell.problems.append(f"run {cell.runs} gave another answer")
 
 
 def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
@@ -296,7 +296,7 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
         log_start = log.stat().st_size if log.exists() else 0
         running = _start(cell, folder, cluster, mark)
         stopped = None
-        while len(cell.states) < cell.wanted and (state := _moment(cell, folder, running, rng)) is not None:
+        while len(cell.states) < cell.kills and (state := _await_kill(cell, folder, running, rng)) is not None:
             cell.states.append(state)
             if cell.place == WORKER:
                 assert cluster is not None
@@ -319,7 +319,7 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
             expected = (code,)  # killed before Python began to import verifair
         if code not in expected or "Traceback" in text:
             excerpt = text[text.find("Traceback") :][:1500] if "Traceback" in text else text[-300:]
-            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {excerpt}")
+            cell.problems.append(f"{stopped and stopped.name}: exit code {code}: {excerpt}")
         if code == 0:
             return
         if code not in (130, -9, -15, -2):
@@ -337,21 +337,21 @@ def _start(cell: KillCell, folder: Path, cluster: LocalCluster | None, mark: str
         )
 
 
-def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
+def _await_kill(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
     """Wait for the moment of the next kill; return the command's progress then, None if it ended before."""
     largest = at_start = cell.progress(folder, running.pid)
-    if rng.random() < 0.2 or at_start >= 0.95 * cell.whole:
+    if rng.random() < 0.2 or at_start >= 0.95 * cell.total:
         with suppress(subprocess.TimeoutExpired):
             running.wait(0.3 + START_UP * rng.random())
     else:
-        target = max(min((len(cell.states) + rng.random()) / cell.wanted, 0.95) * cell.whole, at_start + 1e-9)
+        target = max(min((len(cell.states) + rng.random()) / cell.kills, 0.95) * cell.total, at_start + 1e-9)
         while running.poll() is None and largest < target:
             time.sleep(0.02)
             largest = max(largest, cell.progress(folder, running.pid))
     if running.poll() is None:
         return cell.state(cell.progress(folder, running.pid))
     if cell.case.kept is None:
-        cell.whole = min(cell.whole, largest)  # on a cluster the command itself takes less
+        cell.total = min(cell.total, largest)  # on a cluster the command itself takes less
     return None
 
 

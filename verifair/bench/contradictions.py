@@ -66,7 +66,7 @@ def contradictions(records: Iterable[BenchRecord]) -> list[Contradiction]:
         exact = [record for record in group if record.kind != "relaxation"]
         result += _bounds(relaxed, exact)
         result += [conflict for conflict in _bounds(exact, exact) if conflict.first.question != conflict.second.question]
-    return _once(result)
+    return _unique(result)
 
 
 def save(conflicts: Sequence[Contradiction], folder: Path, questions: Mapping[str, Question]) -> list[Path]:
@@ -121,7 +121,7 @@ def _slack(a: BenchRecord, b: BenchRecord) -> float:
     return SLACK * (1 + min(abs(a.lower), abs(b.upper)))
 
 
-def _once(conflicts: Sequence[Contradiction]) -> list[Contradiction]:
+def _unique(conflicts: Sequence[Contradiction]) -> list[Contradiction]:
     """Keep the first contradiction of each kind: repeats of one measurement contradict in the same way."""
     unique: dict[tuple[str, ...], Contradiction] = {}
     for c in conflicts:

@@ -124,7 +124,7 @@ def _attained(question: MinimumQuestion, encoding: Encoding, outcome: Outcome) -
     return float(margins[0] @ problem.rows[0] + problem.constants[0])
 
 
-def _why(outcome: Outcome) -> Reason:
+def _reason(outcome: Outcome) -> Reason:
     """Return the reason that a solver's run did not end with an optimum."""
     if outcome.termination is Termination.LIMIT:
         return limit_reason(outcome.limit)
@@ -135,7 +135,7 @@ def _why(outcome: Outcome) -> Reason:
 def _optimum(outcome: Outcome, upper: float | None) -> Reply:
     done = outcome.termination is Termination.OPTIMAL and outcome.dual_bound is not None and upper is not None
     return Reply(
-        status="optimal" if done else "unknown", reason=None if done else _why(outcome).value, trust="claimed" if done else "",
+        status="optimal" if done else "unknown", reason=None if done else _reason(outcome).value, trust="claimed" if done else "",
         lower=-np.inf if outcome.dual_bound is None else outcome.dual_bound, upper=np.inf if upper is None else upper,
         comparable=True, solve_seconds=outcome.solve_seconds, version=outcome.version, engine=outcome.backend,
         note="" if done else outcome.message,

@@ -48,31 +48,31 @@ class Turn:
     """The measurements of one case.   number: of the case; it rotates the order.   marks: fingerprints of the question and of its
     subject.
 
-    able: competitors that take the question.   known: (competitor, repeat) -> record in the journal.   kept: valid ones of these.
-    skipped: competitors that are not asked about cases of this size any more.
+    entrants: competitors that take the question.   records_before: (competitor, repeat) -> record in the journal.
+    finished: valid ones of these.   skipped: competitors that are not asked about cases of this size any more.
     """
 
     case: BenchCase
     number: int
     question: Question
     marks: tuple[str, str]
-    able: tuple[Competitor, ...]
-    known: dict[tuple[str, int], BenchRecord]
-    kept: frozenset[tuple[str, int]]
+    entrants: tuple[Competitor, ...]
+    records_before: dict[tuple[str, int], BenchRecord]
+    finished: frozenset[tuple[str, int]]
     skipped: frozenset[str]
     limits: RunLimits
 
     def measured(self, tell: Callable[[str], None]) -> Iterator[BenchRecord]:
         """Ask all competitors, round by round, and yield each record as it is made.   tell: receives who is asked next."""
-        records = dict(self.known)
+        records = dict(self.records_before)
         for repeat in range(self.limits.repeats):
-            for entrant in rotated(self.able, self.number + repeat):
+            for entrant in rotated(self.entrants, self.number + repeat):
                 tell(f"{self.case.name} {entrant.name}")
-                if (entrant.name, repeat) in self.kept or (repeat and _pointless(records.get((entrant.name, 0)))):
+                if (entrant.name, repeat) in self.finished or (repeat and _pointless(records.get((entrant.name, 0)))):
                     continue
                 if repeat == 0 and entrant.name in self.skipped:
                     note = f"not asked: {self.limits.patience} cases of the family in a row, no larger, took too much"
-                    result = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
+                    result = Measured(reply=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
                 else:
                     result = measure(entrant, self.question, seconds=self.limits.limit, seed=self.case.seed)
                 record = records[entrant.name, repeat] = _record(self.case, entrant, result, self.marks, repeat, self.limits.limit)
@@ -112,7 +112,7 @@ def run(
                 tell(done, total, name)
         else:
             for turn in turns:
-                done += runs_per_case - len(turn.able) * repeats
+                done += runs_per_case - len(turn.entrants) * repeats
                 for record in turn.measured(report):
                     journal.add(record)
     tell(total, total, "")
@@ -123,15 +123,15 @@ def _turn(
 ) -> Turn:
     question = case.question()
     marks = fingerprint(question), subject(question)
-    able = tuple(c for c in competitors if c.takes(question))
-    rounds = [(c, repeat) for c in able for repeat in range(limits.repeats)]
+    entrants = tuple(c for c in competitors if c.takes(question))
+    rounds = [(c, repeat) for c in entrants for repeat in range(limits.repeats)]
     return Turn(
-        case=case, number=number, question=question, marks=marks, able=able, limits=limits,
-        known={(c, repeat): record for (name, c, repeat), record in journal.records.items() if name == case.name},
-        kept=frozenset(
+        case=case, number=number, question=question, marks=marks, entrants=entrants, limits=limits,
+        records_before={(c, repeat): record for (name, c, repeat), record in journal.records.items() if name == case.name},
+        finished=frozenset(
             (c.name, repeat) for c, repeat in rounds if journal.holds(case.name, c.name, repeat, marks[0], c.version)
         ),
-        skipped=frozenset(c.name for c in able if worn_out(journal, cases, case, c, limits.patience)),
+        skipped=frozenset(c.name for c in entrants if worn_out(journal, cases, case, c, limits.patience)),
     )
 
 
@@ -143,7 +143,7 @@ def _measure_case(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
                 "it may not start the process that each run is measured in; start the workers with "
                 "DASK_DISTRIBUTED__WORKER__DAEMON=False in their environment, or with --no-nanny"
             )
-        missing = lacking(turn.able)
+        missing = lacking(turn.entrants)
         if missing:
             raise ClusterError(f"it lacks competitors of the machine that asks: {missing}; install the same on all machines")
         if isinstance(turn.question, FileQuestion) and not turn.question.there():
@@ -183,7 +183,7 @@ def _record(
     case: BenchCase, competitor: Competitor, measured: Measured, marks: tuple[str, str], repeat: int, limit: float
 ) -> BenchRecord:
     """Return the record of a measurement. marks: fingerprints of the question and of its subject."""
-    reply = measured.answered
+    reply = measured.reply
     return BenchRecord(
         **{**vars(reply), "version": competitor.version, "peak_mb": measured.peak_mb},
         case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],

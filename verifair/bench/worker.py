@@ -49,7 +49,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 class Measured:
     """A reply and its resources: total_seconds by the clock of the working process; peak_mb and base_mb as in `Record`."""
 
-    answered: Reply
+    reply: Reply
     total_seconds: float
     peak_mb: float | None
     base_mb: float | None
@@ -107,14 +107,14 @@ def _listen(connection: Connection, process: BaseProcess, seconds: float, extra:
         answer = connection.recv()
     except EOFError:
         process.join(5)
-        return _without_answer("solver-error", f"the process ended with {_exit(process.exitcode)}", started, None, base)
+        return _without_answer("solver-error", f"the process ended with {_exit_text(process.exitcode)}", started, None, base)
     assert isinstance(answer, Measured)
     return answer
 
 
 def _without_answer(reason: str, note: str, started: float, peak: float | None, base: float | None) -> Measured:
     return Measured(
-        answered=unknown(reason, note), total_seconds=time.perf_counter() - started, peak_mb=peak, base_mb=base
+        reply=unknown(reason, note), total_seconds=time.perf_counter() - started, peak_mb=peak, base_mb=base
     )
 
 
@@ -133,7 +133,7 @@ def work(connection: Connection) -> None:
             competitor.warm_up()
         except Exception as error:  # any error of a backend is this run's answer
             connection.send(None)
-            connection.send(Measured(answered=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
+            connection.send(Measured(reply=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
             return
         base = _resident("VmRSS")
         peak_before = _reset_peak()
@@ -147,7 +147,7 @@ def work(connection: Connection) -> None:
     if reply.cpu_seconds is None:
         reply = replace(reply, cpu_seconds=time.process_time() + children_cpu() - cpu_before)
     peak = _peak_since(peak_before) if reply.peak_mb is None else reply.peak_mb
-    connection.send(Measured(answered=reply, total_seconds=total, peak_mb=peak, base_mb=base))
+    connection.send(Measured(reply=reply, total_seconds=total, peak_mb=peak, base_mb=base))
 
 
 def _failed(error: Exception) -> Reply:
@@ -203,7 +203,7 @@ def _kill(process: BaseProcess) -> None:
     process.kill()
 
 
-def _exit(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is not None and code < 0:
         return f"signal {-code} ({signal.Signals(-code).name})"
     return f"exit code {code}"
@@ -228,20 +228,20 @@ def _reset_peak() -> float | None:
         CLEAR.write_text("5", encoding="ascii")
         return _resident("VmRSS")
     except OSError:
-        return _ever()
+        return _peak_so_far()
 
 
 def _peak_since(base: float | None) -> float | None:
-    peak = _resident("VmHWM") or _ever()
+    peak = _resident("VmHWM") or _peak_so_far()
     if peak is None or base is None:
         return None
-    growth, children = max(peak - base, 0.0), _children()
+    growth, children = max(peak - base, 0.0), _children_peak()
     if children == 0:
         return growth
     return growth + children if children > 1.1 * peak else None
 
 
-def _ever() -> float | None:
+def _peak_so_far() -> float | None:
     """Return the process's peak so far, in megabytes."""
     if sys.platform == "win32":
         return None
@@ -250,7 +250,7 @@ def _ever() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _UNIT
 
 
-def _children() -> float:
+def _children_peak() -> float:
     """Return the peak of the largest process that this one has started and waited for, 0 without any."""
     if sys.platform == "win32":
         return 0.0

@@ -46,8 +46,8 @@ class AskedRows:
     """A network, its schema and rows.   sensitive: the feature that differs.
 
     eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them with more
-    confidence than their counterfactual, so that the row itself does not refute the question.   sure: the tenth of the eligible
-    rows with the largest margins.
+    confidence than their counterfactual, so that the row itself does not refute the question.   confident: the tenth of the
+    eligible rows with the largest margins.
     """
 
     name: str
@@ -57,7 +57,7 @@ class AskedRows:
     table: LabelledRows
     eligible: Integers
     favoured: Integers
-    sure: Integers
+    confident: Integers
 
     def bias(self, row: int, delta: float) -> TwinProblem:
         """Return PBA of one row: goals observed and flipped."""
@@ -78,7 +78,7 @@ class AskedRows:
         confident = np.argsort(-np.abs(logits @ margin(network, 1, 0)), kind="stable")[: max(len(eligible) // 10, 1)]
         return cls(
             name=name, network=network, schema=schema, sensitive=sensitive, table=table, eligible=eligible,
-            favoured=np.flatnonzero(is_favoured) if is_favoured.any() else eligible, sure=np.sort(eligible[confident]),
+            favoured=np.flatnonzero(is_favoured) if is_favoured.any() else eligible, confident=np.sort(eligible[confident]),
         )
 
 
@@ -156,7 +156,7 @@ def robustness(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
 
 def _fairness(read: Read, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
     data = read()
-    schema, rows = data.schema, data.sure if number % 2 == 0 else data.eligible
+    schema, rows = data.schema, data.confident if number % 2 == 0 else data.eligible
     row = int(generator(f"fairness {data.name}", number, seed).choice(rows))
     others = [feature.name for feature in schema.features if feature.name != data.sensitive]
     numbers = [name for name in others if schema[name].kind == "integer"]

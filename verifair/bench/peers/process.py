@@ -61,7 +61,7 @@ class ProcessRun:
     """The output of one process, and the resources of it and all that it started.   peak_mb: the largest sum of resident sets
     seen."""
 
-    said: str
+    status: str
     text: str
     seconds: float
     cpu_seconds: float
@@ -115,7 +115,7 @@ class Tool:
             if self.two:
                 return self  # a trivial query of two networks is not worth another case here
             first = self.ask(model, query, STARTING, Path(folder))
-            if first.said != "unsat":
+            if first.status != "unsat":
                 return self
             runs = first, self.ask(model, query, STARTING, Path(folder))
             seconds, cpu = min(run.seconds for run in runs), min(run.cpu_seconds for run in runs)
@@ -136,7 +136,7 @@ class Tool:
                     env=environment, process_group=None if sys.platform == "win32" else 0,
                 )
             except OSError as error:
-                return ProcessRun(said="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
+                return ProcessRun(status="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
             late, cpu, peak = watch(process, started + seconds + self.startup + GRACE)
         elapsed = time.perf_counter() - started
         text = results.read_bytes()[:LONGEST].decode("utf-8", "replace") if results.is_file() else ""
@@ -150,7 +150,7 @@ class Tool:
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")
             reason = f"its results say {first.strip()[:40]!r}" if text.strip() else "it wrote no results"
             note = f"{reason}, exit code {process.returncode}: {last[:200]}"
-        return ProcessRun(said=status, text=rest, seconds=elapsed, cpu_seconds=cpu, peak_mb=peak, note=note)
+        return ProcessRun(status=status, text=rest, seconds=elapsed, cpu_seconds=cpu, peak_mb=peak, note=note)
 
     def decide(self, question: Question, budget: Budget) -> Reply:
         """Run all queries of a question, one process each; the first counterexample ends it."""
@@ -201,10 +201,10 @@ def _files(question: Question, folder: Path, two: bool) -> Iterator[tuple[int, i
 
 def _checked_reply(question: Question, q: int, g: int, run: ProcessRun, path: Path, model: Path) -> Reply:
     """Return the reply for an answer to one query, after checking its counterexample."""
-    if run.said == "unsat":
+    if run.status == "unsat":
         return Reply(status="proved", reason=None, trust="claimed")
-    if run.said != "sat":
-        return unknown({"timeout": "time", "unknown": "unknown"}.get(run.said, "solver-error"), run.note)
+    if run.status != "sat":
+        return unknown({"timeout": "time", "unknown": "unknown"}.get(run.status, "solver-error"), run.note)
     exact = isinstance(question, FileQuestion)
     if not run.text.strip():
         if exact:

@@ -127,7 +127,7 @@ def test_starts_are_subtracted(monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = chosen([PROVED], 0)
     question = one.question()
     found = measure(competitor, question, seconds=30, seed=0)
-    assert found.answered.startup_seconds == pytest.approx(competitor.startup(question))
+    assert found.reply.startup_seconds == pytest.approx(competitor.startup(question))
     assert found.total_seconds < 30
 
 

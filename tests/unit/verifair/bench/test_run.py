@@ -102,7 +102,7 @@ def test_a_glob_that_matches_nothing_is_refused() -> None:
 def test_what_ignores_its_limit_is_killed_and_unknown_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", (1.0, 0.3))
     found = measure(Fake(method="hang"), case().question(), seconds=0.2, seed=0)
-    assert (found.answered.status, found.answered.reason) == ("unknown", "time")
+    assert (found.reply.status, found.reply.reason) == ("unknown", "time")
     assert 0.4 <= found.total_seconds < 30
 
 
@@ -112,8 +112,8 @@ def test_what_ignores_its_limit_is_killed_and_unknown_for_time(monkeypatch: pyte
 ])
 def test_no_failure_is_lost(method: str, reason: str, note: str) -> None:
     found = measure(Fake(method=method), case().question(), seconds=5, seed=0)
-    assert (found.answered.status, found.answered.reason) == ("unknown", reason)
-    assert note in found.answered.note
+    assert (found.reply.status, found.reply.reason) == ("unknown", reason)
+    assert note in found.reply.note
 
 
 @pytest.mark.skipif(not worker.CLEAR.exists(), reason="peaks can be reset on Linux only")
