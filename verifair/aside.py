@@ -62,28 +62,28 @@ class Aside:
 
 @dataclass(kw_only=True, eq=False)
 class Stack:
-    """Rows that are added in order, in parts of one type.   file: the first `size` bytes.   held: later parts, in memory.
+    """Rows that are added in order, in parts of one type.   file: the first `size` bytes.   parts: later parts, in memory.
     """
 
-    held: list[npt.NDArray[Any]] = field(default_factory=list)
+    parts: list[npt.NDArray[Any]] = field(default_factory=list)
     size: int = 0
     file: BinaryIO | None = None
 
     def add(self, part: npt.NDArray[Any]) -> None:
         """Add the next rows."""
-        self.held.append(part)
-        if sum(p.nbytes for p in self.held) >= ASIDE:
+        self.parts.append(part)
+        if sum(p.nbytes for p in self.parts) >= ASIDE:
             self._write()
 
     def values(self) -> npt.NDArray[Any]:
         """Return all rows, after one part at least."""
         if not self.size:
-            return np.concatenate(self.held)
+            return np.concatenate(self.parts)
         self._write()
         assert self.file is not None
-        pages, first = mmap(self.file.fileno(), self.size), self.held[0]
+        pages, first = mmap(self.file.fileno(), self.size), self.parts[0]
         stored = np.frombuffer(pages, dtype=first.dtype).reshape(-1, *first.shape[1:])
-        return np.concatenate([stored, *self.held]) if any(map(len, self.held)) else stored
+        return np.concatenate([stored, *self.parts]) if any(map(len, self.parts)) else stored
 
     def close(self) -> None:
         """Release the file; the array of `values` keeps it open."""
@@ -92,17 +92,17 @@ class Stack:
 
     def _write(self) -> None:
         """Move the parts in memory to the file, if it has room. An empty part stays in memory to keep the type."""
-        added = sum(p.nbytes for p in self.held)
+        added = sum(p.nbytes for p in self.parts)
         if sys.platform != "linux" or not added:
             return
         with suppress(OSError):
             self.file = file = self.file or TemporaryFile()  # noqa: SIM115  `close` does it
             posix_fallocate(file.fileno(), self.size, added)  # reserved now: a disk that fills up later would end the process
             file.seek(self.size)  # after the last complete write, if one failed
-            for p in self.held:
+            for p in self.parts:
                 file.write(np.ascontiguousarray(p).data)
             file.flush()
-            self.size, self.held = self.size + added, [self.held[0][:0].copy()]
+            self.size, self.parts = self.size + added, [self.parts[0][:0].copy()]
 
 
 def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:

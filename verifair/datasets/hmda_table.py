@@ -65,21 +65,21 @@ def hmda_frame(path: str | Path, schema: Schema) -> tuple[pd.DataFrame, dict[str
         **{f"no {name}": frame[name].isna() for name in NUMBERS.values()},
         **{f"no {name}": frame[name].isna() for name in ("age", "purpose", "occupancy", "sex")},
     }
-    dropped, kept = _left_out(reasons)
-    if not kept.any():
+    dropped, is_kept = _left_out(reasons)
+    if not is_kept.any():
         counts = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
         raise DataError(f"{path}: no row is left: {counts}; pass an extract with known race, ratios and property value")
     names = [*(feature.name for feature in schema.features), str(schema.label)]
-    return frame.loc[kept, names].reset_index(drop=True), dropped
+    return frame.loc[is_kept, names].reset_index(drop=True), dropped
 
 
 def _left_out(reasons: Mapping[str, pd.Series]) -> tuple[dict[str, int], pd.Series]:
-    kept = pd.Series(True, index=next(iter(reasons.values())).index)
+    is_kept = pd.Series(True, index=next(iter(reasons.values())).index)
     dropped = {}
     for reason, rows in reasons.items():
-        dropped[reason] = int((rows & kept).sum())
-        kept &= ~rows
-    return {reason: count for reason, count in dropped.items() if count}, kept
+        dropped[reason] = int((rows & is_kept).sum())
+        is_kept &= ~rows
+    return {reason: count for reason, count in dropped.items() if count}, is_kept
 
 
 def _words(path: str | Path, codes: pd.Series, words: Mapping[str, str], unknown: tuple[str, ...]) -> pd.Series:

@@ -42,10 +42,10 @@ def loan_frame(n: int, seed: int) -> tuple[pd.DataFrame, dict[str, int]]:
         "LoanApproval": np.where(salary + 5 * balance > THRESHOLD, 1, -1), "AnnualSalary": salary, "AccountBalance": balance,
         "Gender": female,
     })
-    kept = (salary >= 0) & (balance >= 0)
-    if not kept.any():
+    is_kept = (salary >= 0) & (balance >= 0)
+    if not is_kept.any():
         raise DataError(f"loan: none of {n} applicants has a salary and a balance of 0 or more; draw more, or take another seed")
-    return frame[kept].reset_index(drop=True), {"negative salary or balance": int((~kept).sum())}
+    return frame[is_kept].reset_index(drop=True), {"negative salary or balance": int((~is_kept).sum())}
 
 
 def loan_schema() -> Schema:

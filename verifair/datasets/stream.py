@@ -40,12 +40,12 @@ class Stream:
         """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory;
         row names that are no number or text become text."""
         if isinstance(rows, pd.DataFrame):
-            frame = _called(rows)
+            frame = _with_plain_names(rows)
             return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
         if not isinstance(rows, str | Path):
             raise DataError(f"rows: found {type(rows).__name__}; expected a DataFrame, or the path of a table's file")
         file = TableFile(path=Path(rows))
-        return cls(chunks=lambda: map(_called, file.chunks()), whole=lambda: _called(file.whole()))
+        return cls(chunks=lambda: map(_with_plain_names, file.chunks()), whole=lambda: _with_plain_names(file.whole()))
 
     @classmethod
     def held(cls, frame: pd.DataFrame) -> Stream:
@@ -230,7 +230,7 @@ def _check_not_empty(empty: Sequence[str]) -> None:
         raise DataError(f"{columns} {'have' if len(empty) > 1 else 'has'} no value at all; fill in the table, or pass another one")
 
 
-def _called(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_plain_names(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the same rows; names that are no number or text, such as dates, several levels or None, become text."""
     index = frame.index
     if index.dtype.kind in "iuf" and not index.hasnans:

@@ -24,7 +24,7 @@ FLIPS = 0.2
 
 def methods(parts: pd.DataFrame) -> pd.DataFrame:
     """Table 2."""
-    return _beside(_means(parts, METHOD, OF_METHODS), LANDMARKS)
+    return _with_printed(_means(parts, METHOD, OF_METHODS), LANDMARKS)
 
 
 def pareto(parts: pd.DataFrame) -> pd.DataFrame:
@@ -51,22 +51,22 @@ def plane(parts: pd.DataFrame) -> pd.DataFrame:
     table["quadrant"] = [
         names[pfr > FLIPS, cec > THRESHOLD] for pfr, cec in zip(table["PFR"], table["CEC"], strict=True)
     ]
-    return _beside(table, QUADRANTS, "quadrant")
+    return _with_printed(table, QUADRANTS, "quadrant")
 
 
 def regimes(parts: pd.DataFrame) -> pd.DataFrame:
     """Figure 5."""
-    return _beside(_means(parts, METHOD, REGIMES), SHARES)
+    return _with_printed(_means(parts, METHOD, REGIMES), SHARES)
 
 
 def losses(parts: pd.DataFrame) -> pd.DataFrame:
     """Table 4."""
-    return _repeated(_means(parts, LOSS, OF_LOSSES), PARTS)
+    return _with_ablation(_means(parts, LOSS, OF_LOSSES), PARTS)
 
 
 def loss_regimes(parts: pd.DataFrame) -> pd.DataFrame:
     """Figure 7."""
-    return _repeated(_means(parts, LOSS, REGIMES), SHIFTS)
+    return _with_ablation(_means(parts, LOSS, REGIMES), SHIFTS)
 
 
 def sweep(parts: pd.DataFrame) -> pd.DataFrame:
@@ -78,13 +78,13 @@ def _means(parts: pd.DataFrame, keys: tuple[str, ...], columns: tuple[str, ...])
     return averaged(parts[[*keys, *columns]], keys)
 
 
-def _beside(table: pd.DataFrame, printed: Mapping[tuple[str, str], str], column: str = "text") -> pd.DataFrame:
+def _with_printed(table: pd.DataFrame, printed: Mapping[tuple[str, str], str], column: str = "text") -> pd.DataFrame:
     """Return the table with a column of what is printed about each method, "" for nothing."""
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(**{f"paper's {column}": [printed.get(key, "") for key in keys]})
 
 
-def _repeated(table: pd.DataFrame, words: Mapping[str, str]) -> pd.DataFrame:
+def _with_ablation(table: pd.DataFrame, words: Mapping[str, str]) -> pd.DataFrame:
     """Return the table with the numbers of table 4 and figure 7 that the text repeats."""
     printed = {
         f"paper's {column}": table["loss"].map(numbers).astype(float) for column, numbers in ABLATION.items() if column in table

@@ -103,16 +103,16 @@ def audits(data: PaperData, *, whole: bool = False) -> tuple[Instance, Instance]
     false_negative = (probability <= 0.5) & (data.target == 1) & is_test
     candidate = probability > 0.5 if whole else (probability > CONFIDENT) & is_test
     result: list[Instance] = []
-    shared = _reached(data, np.arange(len(data.frame))) if whole else None
+    shared = _graph_and_reach(data, np.arange(len(data.frame))) if whole else None
     for group in (0, 1):
         rows = np.arange(len(data.frame)) if whole else np.flatnonzero(data.group == group)
-        graph, reach = shared or _reached(data, rows)
+        graph, reach = shared or _graph_and_reach(data, rows)
         people = false_negative[rows] & (data.group[rows] == group)
         result.append(Instance.of(graph, reach, np.flatnonzero(people), np.flatnonzero(candidate[rows]), group=data.groups[group]))
     return result[0], result[1]
 
 
-def _reached(data: PaperData, rows: Integers) -> tuple[FeasibilityGraph, Reachability]:
+def _graph_and_reach(data: PaperData, rows: Integers) -> tuple[FeasibilityGraph, Reachability]:
     graph = FeasibilityGraph.build(data.space, data.raw[rows], data.eps)
     return graph, Reachability.of(graph)
 

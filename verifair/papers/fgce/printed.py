@@ -72,7 +72,7 @@ TABLE_VIII = {
 }
 
 
-def _long(blocks: Mapping[str, str], argument: str, value: str) -> pd.DataFrame:
+def _long_table(blocks: Mapping[str, str], argument: str, value: str) -> pd.DataFrame:
     """One line a cell: dataset, argument, group (0, 1), sp (saturation point), value, auc."""
     lines = []
     for dataset, block in blocks.items():
@@ -141,7 +141,7 @@ KAUC = {
         9 1.65 1 0.99  1.65 1 0.98
         10 1.65 1 0.99  1.65 1 0.98""",
 }
-TABLES_III_IX = _long(KAUC, "k", "coverage")
+TABLES_III_IX = _long_table(KAUC, "k", "coverage")
 """kAUC. sp: the cost from which coverage with k does not grow. Table III's 99.5 (COMPAS, k = 8) is read as 0.995."""
 
 DAUC = {
@@ -201,7 +201,7 @@ DAUC = {
         4.1 3 1 0.98  1 1 1.0
         4.6 3 1 0.98  1 1 1.0""",
 }
-TABLES_IV_X = _long(DAUC, "d", "coverage")
+TABLES_IV_X = _long_table(DAUC, "d", "coverage")
 """dAUC. sp: the fewest counterfactuals that give the coverage, of k = 1 ... 10."""
 
 CAUC = {
@@ -231,7 +231,7 @@ CAUC = {
         0.75 4 1.07 1.47  2 1.13 1.51
         1 3 1.64 1.85  1 1.54 2.04""",
 }
-TABLES_V_XI = _long(CAUC, "c", "cost")
+TABLES_V_XI = _long_table(CAUC, "c", "cost")
 """cAUC. sp: the k from which the cost does not fall any more, cost: the least largest cost there; a lower auc is better."""
 
 BASELINES = {

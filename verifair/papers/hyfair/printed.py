@@ -119,7 +119,7 @@ def table_1() -> pd.DataFrame:
         network, *cells = row.split()
         for k, solver in enumerate(("smt", "milp")):
             values = [float(cell.replace("N/A", "nan")) for cell in cells[4 * k : 4 * k + 4]]
-            lines.append({"network": network, "method": solver, **dict(zip(_own(COLUMNS_1), values, strict=True))})
+            lines.append({"network": network, "method": solver, **dict(zip(_paper_columns(COLUMNS_1), values, strict=True))})
     return pd.DataFrame(lines)
 
 
@@ -145,9 +145,9 @@ def _lines(text: str, key: str, columns: tuple[str, ...]) -> pd.DataFrame:
     lines = []
     for row in text.strip().splitlines():
         network, name, *cells = row.split()
-        lines.append({"network": network, key: name, **dict(zip(_own(columns), map(float, cells), strict=True))})
+        lines.append({"network": network, key: name, **dict(zip(_paper_columns(columns), map(float, cells), strict=True))})
     return pd.DataFrame(lines)
 
 
-def _own(columns: tuple[str, ...]) -> list[str]:
+def _paper_columns(columns: tuple[str, ...]) -> list[str]:
     return [f"paper's {name}" for name in columns]

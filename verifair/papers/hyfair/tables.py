@@ -105,7 +105,7 @@ def searches(request: Request) -> pd.DataFrame:
 def explanations(request: Request) -> pd.DataFrame:
     """Table III: rules about the worst cluster, beside local surrogates as LIME fits them."""
     setup = question(request)
-    result = _explained(request, setup, 1)
+    result = _explanation(request, setup, 1)
     space, rows = Space.of(setup.clusters), setup.schema.raw(setup.table.train)
     severity = severity_of(space, "k")
     fitted = [lime.surrogates(space, cluster.centre, severity, rows=rows, seed=request.seed) for cluster in result.found]
@@ -117,7 +117,7 @@ def explanations(request: Request) -> pd.DataFrame:
 def mitigations(request: Request) -> pd.DataFrame:
     """Table IV: the network and the retrained one, without and with a guardrail of rules about ROUNDS clusters."""
     setup = question(request)
-    result = _explained(request, setup, ROUNDS)
+    result = _explanation(request, setup, ROUNDS)
     rules, table, query = snapped(result.rules, setup.schema), setup.table, setup.clusters
     centres = np.stack([cluster.centre for cluster in result.found])
     with TemporaryDirectory() as scratch:
@@ -157,11 +157,11 @@ def prices(request: Request) -> pd.DataFrame:
             gap = largest(query, request.seconds, request.seed)
             first_gap = lines[0]["gap met"] if lines else gap.lower
             line = {"network": request.dataset, "retrained": round_number, "gap met": gap.lower}
-            lines += [line | row for row in _priced(query, setup, request, gap.upper, [part * first_gap for part in PARTS_OF_GAP])]
+            lines += [line | row for row in _prices(query, setup, request, gap.upper, [part * first_gap for part in PARTS_OF_GAP])]
     return pd.DataFrame(lines)
 
 
-def _priced(
+def _prices(
     query: KDiscrimination, setup: Question, request: Request, certified: float, targets: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Return a line for a network without a guardrail, with the gap certified so far, and one for each target."""
@@ -203,7 +203,7 @@ def _price(part: str, gap: float, k: int, refused: float, domain: float, accurac
     }
 
 
-def _explained(request: Request, setup: Question, rounds: int) -> Rounds:
+def _explanation(request: Request, setup: Question, rounds: int) -> Rounds:
     budget, rows = Budget(seconds=request.seconds, nodes=None, seed=request.seed), setup.schema.raw(setup.table.train)
     return explain_rounds(setup.clusters, ExplainSettings(rounds=rounds), budget=budget, rows=rows)
 

@@ -31,18 +31,18 @@ KEYS = ("dataset", "hidden", "method", "group", "metric", "setting", "delta")
 
 def metrics(dataset: Dataset, sensitive: str, seed: int, name: str) -> pd.DataFrame:
     """Train the nine networks with the seed, and measure and prove everything on the held-out rows, beside the paper's."""
-    results = _nine(partial(_network, dataset, sensitive, seed))
+    results = _every_network(partial(_network, dataset, sensitive, seed))
     table = results.merge(printed(_paper(dataset), sensitive), how="inner", on=list(KEYS[1:])).assign(dataset=name)
     return table[[*KEYS, "share", "paper's share", "rows"]]
 
 
 def outcomes(dataset: Dataset, sensitive: str, seed: int, name: str) -> pd.DataFrame:
     """Figures 2 and 3, for all nine networks: the share of people proved more confident, by the group shown and by outcome."""
-    results = _nine(partial(_outcomes, dataset, sensitive, seed))
+    results = _every_network(partial(_outcomes, dataset, sensitive, seed))
     return results.assign(dataset=name)[[*FIGURE_KEYS, "share", "rows"]]
 
 
-def _nine(make: Callable[[tuple[int, ...], str], pd.DataFrame]) -> pd.DataFrame:
+def _every_network(make: Callable[[tuple[int, ...], str], pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([
         make(hidden, method).assign(hidden=f"{hidden[0]},{hidden[1]}", method=method) for hidden in SIZES for method in METHODS
     ], ignore_index=True)
@@ -66,7 +66,7 @@ def _network(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...
     people, shares = _decided(dataset, sensitive, seed, hidden, method, (PersistentBias, Robustness), DELTAS)
     rates = group_rates(people.counts.rates[0])
     rates = rates[rates["metric"].isin(["SP", "TPR", "CFA"])].rename(columns={"value": "share"})
-    counts = _counted(shares, "delta")
+    counts = _shares_by(shares, "delta")
     columns = ["group", "metric", "setting", "delta", "share", "rows"]
     table = pd.concat([rates.assign(setting="observed", delta=0.0)[columns], counts[columns]], ignore_index=True)
     return table[table["group"].isin(GROUPS[_paper(dataset), sensitive])]
@@ -74,7 +74,7 @@ def _network(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...
 
 def _outcomes(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...], method: str) -> pd.DataFrame:
     _, shares = _decided(dataset, sensitive, seed, hidden, method, (PersistentBias,), DELTAS[:1])
-    table = _counted(shares, "label")
+    table = _shares_by(shares, "label")
     table["outcome"] = table["label"].map(dict(enumerate(dataset.schema.outcomes)))
     return table.loc[table["group"].isin(GROUPS[_paper(dataset), sensitive]), ["setting", "group", "outcome", "share", "rows"]]
 
@@ -92,7 +92,7 @@ def _decided(
     return people, proved_shares(verdicts, [exchange])
 
 
-def _counted(shares: pd.DataFrame, column: str) -> pd.DataFrame:
+def _shares_by(shares: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the proved shares by metric, setting, shown group, and the column `column`."""
     shares = shares.drop(columns="group").rename(columns={"shown": "group"})
     counts = shares.groupby(["metric", "setting", "group", column], as_index=False)[["rows", "proved"]].sum()
