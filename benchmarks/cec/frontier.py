@@ -3,7 +3,7 @@
 Every method of `verifair reproduce cec --table 2`, and `excess` (CEC training with the excess, above floors) at several losses of
 AUC, on the same folds; of the larger datasets a sample of `rows` to train on and as many to test on, drawn with the fold. "CEC
 frontier" has means over the folds with standard deviations, the loss of AUC against the unconstrained network, and whether a point
-counts: its loss is at most NEAR, and the variance of its probability at least VARIANCE of the unconstrained one's. "CEC bar"
+counts: its loss is at most MAX_LOSS, and the variance of its probability at least VARIANCE of the unconstrained one's. "CEC bar"
 compares, for each dataset, our best point that counts with the lowest CEC and the lowest excess (in absolute value) of the paper's
 methods.
 
@@ -133,7 +133,7 @@ def bar(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """CEC (above) and excess (below) against AUC, a column for each dataset; grey: more than NEAR below the unconstrained AUC."""
+    """CEC (above) and excess (below) against AUC, a column a dataset; grey: more than MAX_LOSS below the unconstrained AUC."""
     names, methods = list(dict.fromkeys(table["dataset"])), list(dict.fromkeys(table["method"]))
     with figure(path, (5.2 * len(names), 8.2), 2, len(names)) as picture:
         for number, axis in enumerate(picture.axes):

@@ -34,7 +34,7 @@ from verifair.systems.hyfair.search.annealing import search_clusters
 
 FAMILY = {"AC": ("adult", 10), "GC": ("german", 100)}
 """Family and partition threshold T."""
-WHOLE: tuple[tuple[str, str, tuple[str, ...], Mapping[str, Sequence[float]]], ...] = (
+DOMAINS: tuple[tuple[str, str, tuple[str, ...], Mapping[str, Sequence[float]]], ...] = (
     *((f"AC-{n}", "by decades", ("age", "race", "sex"), {"age": range(10, 100, 10)}) for n in range(1, 7)),
     *((f"AC-{n}", "every age", ("age", "race", "sex"), {}) for n in range(1, 7)),
     *((f"GC-{n}", "all", ("age", "sex"), {}) for n in range(1, 4)),
@@ -62,7 +62,7 @@ def run(
     data = data_folder()
     settings = KmaxRuns(seconds=seconds, seeds=seeds, sample=sample, each=each, nets=tuple(nets))
     with threadpool_limits(limits=1):
-        domains = [_domain_line(data, settings, *run_settings) for run_settings in WHOLE if settings.wanted(run_settings[0])]
+        domains = [_domain_line(data, settings, *run_settings) for run_settings in DOMAINS if settings.wanted(run_settings[0])]
         parts = [_partitioned(data, settings, *run_settings) for run_settings in PARTITIONED if settings.wanted(run_settings[0])]
     tables = {
         f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches": domains,

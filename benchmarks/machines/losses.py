@@ -22,14 +22,14 @@ from benchmarks.machines.kills import CASES, LIMIT, RUN, rows
 from benchmarks.machines.local_cluster import LocalCluster, local_cluster
 from benchmarks.shared import measured
 
-EVERY = 10.0
+KILL_INTERVAL = 10.0
 """Seconds between two kills."""
 PARTITION = next(case for case in CASES if case.name == "partition")
 
 
 def run(folder: Path, *, minutes: float = 2.0, workers: int = 3, seed: int = 0) -> pd.DataFrame:
     with tempfile.TemporaryDirectory() as scratch:
-        return measured(f"a worker killed every {EVERY:g} s", _lines(Path(scratch), minutes, workers, seed), folder)
+        return measured(f"a worker killed every {KILL_INTERVAL:g} s", _lines(Path(scratch), minutes, workers, seed), folder)
 
 
 def _lines(scratch: Path, minutes: float, workers: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -61,7 +61,7 @@ def _store(folder: Path, *options: str) -> list[tuple[Any, ...]]:
 
 
 def _kill(cluster: LocalCluster, stop: threading.Event, killed: list[float], rng: np.random.Generator) -> None:
-    while not stop.wait(EVERY):
+    while not stop.wait(KILL_INTERVAL):
         cluster.kill(cluster.workers[rng.integers(len(cluster.workers))])
         killed.append(time.monotonic())
         cluster.add(1)

@@ -67,11 +67,11 @@ class AuditFile:
     def title(self) -> str:
         return self.head.title_ or f"Audit of {Path(self.model.file).name if self.model.file else self.model.demo}"
 
-    def inside(self, section: str, key: str, written: str) -> Path:
+    def inside(self, section: str, key: str, value: str) -> Path:
         """Return the path that a key names. Raises SchemaError if it leaves the root (links followed), or is no file."""
-        place = f"{self.name}: [{section}]: {key} = {schema_file.shown(written)}"
+        place = f"{self.name}: [{section}]: {key} = {schema_file.shown(value)}"
         try:
-            path = (self.folder / written).resolve()
+            path = (self.folder / value).resolve()
             exists = path.is_file() if path.is_relative_to(self.root) else None
         except (OSError, ValueError, RuntimeError) as error:
             reason = getattr(error, "strerror", None) or error

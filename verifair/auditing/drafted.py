@@ -130,14 +130,14 @@ def drafted_files(
         if os.path.lexists(path) and not (path.is_file() and path.read_text(encoding="utf-8") == text):
             raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
     parents = [str(path.resolve().parent) for path in (model, schema_file, data, audit)]
-    written = [path for path, _, _ in texts if not path.exists()]
+    new_files = [path for path, _, _ in texts if not path.exists()]
     with filled(page.parent):
         try:
             for path, text, _ in texts:
-                if path in written:
+                if path in new_files:
                     save_text(path, text)
             yield DraftedFiles(audit=audit, schema=schema_file, drafted=schema is None, root=Path(os.path.commonpath(parents)))
         except BaseException:
-            for path in written:
+            for path in new_files:
                 path.unlink(missing_ok=True)
             raise

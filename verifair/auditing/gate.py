@@ -47,7 +47,7 @@ def gate(section: GateSection, result: AuditResult) -> list[GateCheck]:
     passed and failed only if that is certain: by exact counts, a proved bound, or an exact counterexample.
     """
     checks, fifths = list[GateCheck](), partial(_four_fifths, threshold=section.four_fifths or 0.0)
-    measures: dict[str, Callable[[AuditResult], Found | Shares]] = {
+    measures: dict[str, Callable[[AuditResult], Bounds | ShareBounds]] = {
         "four_fifths": fifths, "flips_in_data": flips, "certified_gap": partial(gaps, limit=_written(section.certified_gap or 0.0)),
         "certified_share": partial(shares, limit=_written(section.certified_share or 0.0)), "pba_share": bias,
     }  # fmt: skip
@@ -85,9 +85,9 @@ def _check(
     return GateCheck(name=name, feature=feature, threshold=threshold, **bounds, outcome=outcome, text=message)
 
 
-Found = Iterator[tuple[str, float | None, float | None, str]]
+Bounds = Iterator[tuple[str, float | None, float | None, str]]
 """Feature, the least and the most that the quantity can be, and what was found in words."""
-Shares = Iterator[tuple[str, Fraction | None, Fraction | None, str]]
+ShareBounds = Iterator[tuple[str, Fraction | None, Fraction | None, str]]
 """The same, exactly."""
 
 
@@ -122,7 +122,7 @@ def _percent(share: Fraction, limit: Fraction | None, *, below: bool) -> str:
     return f"{_rounded(100 * share, 100 * limit, up=False, below=below, digits=1)}%"
 
 
-def _four_fifths(result: AuditResult, threshold: float) -> Found:
+def _four_fifths(result: AuditResult, threshold: float) -> Bounds:
     if result.decisions is None:
         return
     for feature in result.protected:
@@ -156,7 +156,7 @@ def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, 
                     yield answer["protected"], answer[part]
 
 
-def flips(result: AuditResult) -> Found:
+def flips(result: AuditResult) -> Bounds:
     """Return the share of the table's people who are decided otherwise with another value."""
     for feature, answer in by_feature(result, "exchanged"):
         people, examined, changed = answer["people"], answer["asked"], answer["decided_otherwise"]
@@ -172,7 +172,7 @@ def accepted_files(result: AuditResult) -> set[str]:
     return {Path(proof.file).name for proof in proofs if proof.checked == "accepted"}
 
 
-def gaps(result: AuditResult, limit: Fraction | None = None) -> Found:
+def gaps(result: AuditResult, limit: Fraction | None = None) -> Bounds:
     """Return the largest gap of probabilities, in words that show on which side of a limit it lies."""
     accepted = accepted_files(result)
     for feature, answer in by_feature(result, "largest_gap"):
@@ -184,7 +184,7 @@ def gaps(result: AuditResult, limit: Fraction | None = None) -> Found:
         yield feature, low, high, f"{_rounded(_written(low), limit, up=False)} is reached, {upper_text}"
 
 
-def shares(result: AuditResult, limit: Fraction | None = None) -> Shares:
+def shares(result: AuditResult, limit: Fraction | None = None) -> ShareBounds:
     """Return the share of people who are treated alike, exact if the answer has it, in words that show its side of a limit."""
     accepted = accepted_files(result)
     for feature, answer in by_feature(result, "share"):
@@ -200,7 +200,7 @@ def shares(result: AuditResult, limit: Fraction | None = None) -> Shares:
         yield feature, fair, 1 - unfair, f"{fair_text} proved to be treated alike, {unfair_text} not"
 
 
-def bias(result: AuditResult) -> Found:
+def bias(result: AuditResult) -> Bounds:
     for feature, rows, proved, unknown, delta in biased(result):
         text = f"{proved:,} of {rows:,} proved, {unknown:,} not decided (delta {delta:g})"
         yield feature, proved / rows, (proved + unknown) / rows, text

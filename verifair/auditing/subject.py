@@ -41,9 +41,9 @@ class AuditSubject(systems.Subject):
             raise DataError("no table of people was named; add a [data] section with the file of the rows")
         return self.data
 
-    def inside(self, section: str, key: str, written: str) -> Path:
+    def inside(self, section: str, key: str, value: str) -> Path:
         """Return the path of a file that an analysis names. Raises SchemaError as `AuditFile.inside` does."""
-        return self.file.inside(section, key, written)
+        return self.file.inside(section, key, value)
 
     def check_options(self, folder: Path) -> str:
         """Return the options that name network and schema to `verifair check`, for a working folder."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from verifair.bench.records import Said
+from verifair.bench.records import ReplyStatus
 from verifair.systems.results.result import Answer, Count, Seconds, Seed, Shape
 
 
@@ -41,7 +41,7 @@ class RunShape(Shape):
     repeat: Count
     seed: Seed
     limit: Seconds
-    status: Said
+    status: ReplyStatus
     reason: str | None
     trust: str
     lower: float | None

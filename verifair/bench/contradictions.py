@@ -21,7 +21,7 @@ from typing import Any
 
 from encoders.network import layered
 from verifair.bench.questions import CenterQuestion, FileQuestion, Question
-from verifair.bench.records import DISAGREEMENT, WRONG, BenchRecord
+from verifair.bench.records import DISAGREEMENT, WRONG_WITNESS, BenchRecord
 from verifair.engine.answer import reproducer
 from verifair.systems.results.files import save_json
 
@@ -99,7 +99,7 @@ def asked_again(question: Question) -> dict[str, Any]:
 def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:
     proved = [record for record in group if record.status == "proved"]
     violated = [record for record in group if record.status == "violated"]
-    wrong = [record for record in group if record.reason == WRONG]
+    wrong = [record for record in group if record.reason == WRONG_WITNESS]
     result = [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
     description = "proved against sat with a wrong counterexample"
     return [*result, *(Contradiction(what=description, first=a, second=b) for a in proved for b in wrong)]

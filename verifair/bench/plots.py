@@ -23,7 +23,7 @@ COLORS = {
     "ortools-glop": "#8C6D31", "ortools-pdlp": "#7B4FA3", "ortools-cpsat": "#A0A000",
 }
 PEERS = {"marabou": "#B22222", "fairify:z3": "#8B3A8B"}
-OTHERS = ("#B8860B", "#2F4F4F", "#C71585", "#556B2F", "#4169E1", "#A0522D")
+OTHER_COLORS = ("#B8860B", "#2F4F4F", "#C71585", "#556B2F", "#4169E1", "#A0522D")
 """Colours of competitors that a user adds."""
 DASHES: dict[str, Any] = {
     "auto": "-", "exact": "-", "bnb": "--", "components": "--", "lp": ":", "milp": "-", "mip": "-", "smt": "-.",
@@ -94,7 +94,7 @@ def _color(name: str) -> str:
     _, _, backend = name.partition(":")
     color = PEERS.get(name) or COLORS.get(backend)
     is_own = name.partition(":")[0] in DASHES
-    return color or ("#000000" if is_own else OTHERS[zlib.crc32(name.encode()) % len(OTHERS)])
+    return color or ("#000000" if is_own else OTHER_COLORS[zlib.crc32(name.encode()) % len(OTHER_COLORS)])
 
 
 def jobs_plot(result: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:

@@ -21,14 +21,14 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, Val
 from verifair.bench.questions import Kind
 from verifair.errors import DataError
 
-Said = Literal["proved", "violated", "optimal", "unknown"]
+ReplyStatus = Literal["proved", "violated", "optimal", "unknown"]
 Seconds = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
-LICENCE, SKIPPED, DISAGREEMENT, WRONG = "licence", "skipped", "disagreement", "wrong-witness"
+LICENCE, SKIPPED, DISAGREEMENT, WRONG_WITNESS = "licence", "skipped", "disagreement", "wrong-witness"
 """Why nothing was decided, beside `verifair.engine.verdict.Reason`: the licence is too small for the program; larger questions of
 a family were not asked any more; the engine itself met a contradiction and stopped; the
 counterexample of another verifier does not meet its query."""
 NAME = "runs.jsonl"
-ALONE = "1 process"
+ONE_JOB = "1 process"
 """Default of the setting that says which processes measured the runs."""
 LONGEST = 500
 """Characters of a message about what is wrong with a journal."""
@@ -46,7 +46,7 @@ class Reply:
     cpu_seconds, peak_mb: of processes that were started, None without any.   startup_seconds: of their start-up, before the query.
     """
 
-    status: Said
+    status: ReplyStatus
     reason: str | None
     trust: str
     lower: float = -np.inf
@@ -93,7 +93,7 @@ class BenchRecord:
     repeat: StrictInt
     seed: StrictInt
     limit: Seconds
-    status: Said
+    status: ReplyStatus
     reason: str | None
     trust: str
     lower: StrictFloat
@@ -218,7 +218,7 @@ class Journal:
             text = str(error)[:LONGEST]
             raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({text}); name another folder") from error
         if stored != settings:
-            values = {name: (stored.get(name, ALONE), settings.get(name, ALONE)) for name in sorted({*stored, *settings})}
+            values = {name: (stored.get(name, ONE_JOB), settings.get(name, ONE_JOB)) for name in sorted({*stored, *settings})}
             differences = [f"{name} {before} there, {after} now" for name, (before, after) in values.items() if before != after]
             text = ", ".join(differences)[:LONGEST]
             raise DataError(f"{self.path}: was made with other settings ({text}), and times would not compare; name another folder")

@@ -30,7 +30,7 @@ from verifair.errors import ClusterError
 HOPELESS = ("time", "memory", LICENCE)
 """Reasons that a larger case of the same family will not change."""
 
-LONG = 0.2
+LONG_RUN = 0.2
 """Share of the limit from which on a run is not repeated."""
 
 
@@ -176,7 +176,7 @@ def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, comp
 
 def _pointless(first: BenchRecord | None) -> bool:
     """Return True if the first round shows that another one would take long or fail again."""
-    return first is not None and (first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit)
+    return first is not None and (first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG_RUN * first.limit)
 
 
 def _record(

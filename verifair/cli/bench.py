@@ -280,7 +280,7 @@ def _print_list(families: Sequence[Family], cases: Sequence[BenchCase], competit
 
 
 def _print_results(result: BenchResult, competitors: Sequence[Competitor], files: Sequence[Path], console: Screen) -> None:
-    from verifair.bench.records import WRONG
+    from verifair.bench.records import WRONG_WITNESS
     from verifair.bench.tables import KINDS
 
     count = len({entry.competitor for entry in result.entries})
@@ -306,7 +306,7 @@ def _print_results(result: BenchResult, competitors: Sequence[Competitor], files
                 f"{choice.kind}: {choice.default} is the default of {choice.method} (PAR-2 {choice.default_par2:.3f} s, "
                 f"{choice.default_solved} solved); {choice.best} is faster ({choice.best_par2:.3f} s, {choice.best_solved} solved)."
             )
-    wrong = [record for record in result.records if record.reason == WRONG]
+    wrong = [record for record in result.records if record.reason == WRONG_WITNESS]
     if wrong:
         listing = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
         console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {listing}", soft_wrap=True)

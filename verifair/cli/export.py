@@ -9,7 +9,7 @@ from pydantic import Field
 
 from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
-from verifair.interop import MOST
+from verifair.interop import MAX_QUERIES
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.hyfair.pairs import FairnessSettings
@@ -35,7 +35,7 @@ class ExportSettings(FairnessSettings):
     """Write one query for each value of this feature; repeat, or `all`."""
     relaxed: bool = False
     """Relax other whole numbers and categories to intervals."""
-    limit: Annotated[int, Field(ge=1)] = MOST
+    limit: Annotated[int, Field(ge=1)] = MAX_QUERIES
     """Largest number of queries to write."""
     timeout: Annotated[int, Field(ge=1)] = 60
     """Seconds for each query, as instances.csv states them."""

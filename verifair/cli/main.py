@@ -27,7 +27,7 @@ from verifair.memory import keep_freed
 from verifair.screen import Screen, visible_lines
 from verifair.systems.system import SYSTEMS, system
 
-OWN = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
+OTHER_VERBS = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
 """Verbs that are no systems, each a module of this package."""
 ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
 """Verbs that come first in the help, in this order."""
@@ -35,7 +35,7 @@ ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "
 
 def verbs() -> tuple[str, ...]:
     """Return every verb: the systems' and our own."""
-    return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OWN)))
+    return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OTHER_VERBS)))
 
 
 SYNONYMS = {"--protected": "--sensitive", "--sensitive": "--protected"}

@@ -139,17 +139,17 @@ def _finish(result: Reproduced, folder: Path, screen: Screen) -> ReproducedShape
     table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
     folder.mkdir(parents=True, exist_ok=True)
     save_table(table, [result.frame])
-    written = [str(table), *([str(picture)] if draw(result, picture) else [])]
+    files = [str(table), *([str(picture)] if draw(result, picture) else [])]
     agreement = [
         Agreement(
             column=name, numbers=len(ours), mean_difference=float((ours - paper).abs().mean()), rank_correlation=_rank(ours, paper)
         )
         for name, ours, paper in pairs(result.frame)
     ]
-    show(result, agreement, written, screen)
+    show(result, agreement, files, screen)
     return ReproducedShape(
         name=printed.name, about=printed.about, differences=printed.differences, seeds=result.seeds, parts=result.parts,
-        asked=result.asked, agreement=agreement, rows=plain(result.frame.to_dict(orient="records")), files=written,
+        asked=result.asked, agreement=agreement, rows=plain(result.frame.to_dict(orient="records")), files=files,
     )
 
 
@@ -158,7 +158,7 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
     return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
 
 
-def show(result: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
+def show(result: Reproduced, agreement: list[Agreement], files: list[str], screen: Screen) -> None:
     """Print a table, in parts if it is wider than the screen, with its agreement and notes."""
     from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
@@ -195,12 +195,12 @@ def show(result: Reproduced, agreement: list[Agreement], written: list[str], scr
         screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in constant))
     if len(result.frame) > MAX_ROWS:
         screen.print(f"The first {MAX_ROWS} of {len(result.frame)} lines; the file has all.")
-    for column in agreement:
-        rank = f", rank correlation {column.rank_correlation:.3f}" if column.rank_correlation == column.rank_correlation else ""
-        screen.print(f"{column.column}: {column.numbers} printed numbers, mean difference {column.mean_difference:.3g}{rank}")
+    for line in agreement:
+        rank = f", rank correlation {line.rank_correlation:.3f}" if line.rank_correlation == line.rank_correlation else ""
+        screen.print(f"{line.column}: {line.numbers} printed numbers, mean difference {line.mean_difference:.3g}{rank}")
     if result.printed.differences:
         screen.print(f"Why they differ: {result.printed.differences}")
-    screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True)
+    screen.print("wrote " + " and ".join(files) + "\n", soft_wrap=True)
 
 
 def _blocks(columns: dict[str, list[str]], keys: list[str], width: int) -> Iterator[list[str]]:

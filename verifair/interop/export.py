@@ -44,7 +44,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
 from verifair.files import whole
-from verifair.interop import MOST
+from verifair.interop import MAX_QUERIES
 from verifair.schema.schema import Schema
 from verifair.systems.results.files import save_text
 from verifair.systems.results.result import Answer, Shape
@@ -96,7 +96,7 @@ class Pieces:
     real: tuple[str, ...]
 
 
-def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: bool, limit: int = MOST) -> Pieces:
+def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: bool, limit: int = MAX_QUERIES) -> Pieces:
     """Cut a query into pieces. enumerated: features whose values become separate pieces, or ["all"].
 
     Raises QueryError if a whole number or category that the box leaves open is neither enumerated nor relaxed, and
@@ -260,7 +260,7 @@ class Export:
 
 def export(
     query: IndividualFairness, folder: Path, *, enumerated: Sequence[str] = (), relaxed: bool = False, timeout: int = 60,
-    limit: int = MOST, progress: Progress | None = None,
+    limit: int = MAX_QUERIES, progress: Progress | None = None,
 ) -> Export:
     """Write a query for other verifiers.
 

@@ -14,7 +14,7 @@ _LOG_LINK = "gives exponentials of a sum; fit Ridge on the logarithm of the valu
 _EACH = "combines a classifier for each class, or pair of classes; fit LogisticRegression or trees, which take several classes"
 _MISSING = "fills in values from other columns; fit it on rows that have all their values, or use SimpleImputer"
 _BLIND = "answers without reading a column: alone it needs no proof, and within another model it is not read; fit that without it"
-WHY = {
+REASONS = {
     **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
                      "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
     **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer"), _BENT),
@@ -37,8 +37,8 @@ def better(model: Any, error: ModelError) -> ModelError:
     """Return an error that names the unreadable part of an estimator, and the remedy; for other models the given error."""
     if package_of(model) != "sklearn":
         return error
-    explained = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
+    explained = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in REASONS)
     # "passthrough" is a FunctionTransformer without a function
     candidates = (part for part in explained if type(part).__name__ != "FunctionTransformer" or part.func is not None)
     refused = next(candidates, None)
-    return error if refused is None else ModelError(called(refused), WHY[type(refused).__name__])
+    return error if refused is None else ModelError(called(refused), REASONS[type(refused).__name__])

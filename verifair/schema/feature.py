@@ -219,9 +219,9 @@ class Feature(schema_file.SchemaPart):
                 return False
         return True
 
-    def unknown(self, found: str) -> str:
+    def unknown(self, name: str) -> str:
         """Return the message about an unknown category."""
         categories = self.categories or ()
-        suggestion = closest(found, categories)
+        suggestion = closest(name, categories)
         hint = f"did you mean {suggestion!r}? Known are " if suggestion is not None else "known are "
         return f"an unknown category; {hint}{listed(categories)}"

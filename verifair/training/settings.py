@@ -124,7 +124,7 @@ RECIPES = {
     "compas": _Recipe(epochs=40, batch=64, certifair=0.9),
     "german": _Recipe(epochs=20, batch=128, certifair=0.2),
 }
-OTHER = _Recipe(epochs=40, batch=64, certifair=None)
+DEFAULT_RECIPE = _Recipe(epochs=40, batch=64, certifair=None)
 
 
 def settings_for(
@@ -145,7 +145,7 @@ def settings_for(
     """
     if method not in METHODS:
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
-    recipe = RECIPES.get(dataset, OTHER)
+    recipe = RECIPES.get(dataset, DEFAULT_RECIPE)
     fields = chosen(Loop(hidden=(500, 100), epochs=recipe.epochs, batch=recipe.batch, learning_rate=1e-3), choices)
     if method != "agnostic":
         sensitive = sensitive or only_protected(schema, method)

@@ -26,22 +26,22 @@ WIDTH = 8
 POINTS = 4096
 ABOVE, BELOW = 1.3, 0.97
 """c over the largest difference that so many random points show."""
-WIDE, DEEP, HUNDRED = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8)
+WIDTHS, DEPTHS, DEPTHS_OF_HUNDRED = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8)
 
 
 def families() -> list[Family]:
     return [
         Family(
             name="random-wide", kind="decision", about="2-fairness of random networks with one hidden layer",
-            size_is="hidden neurons", sizes=WIDE, count=2, build=partial(_build, "random-wide"),
+            size_is="hidden neurons", sizes=WIDTHS, count=2, build=partial(_build, "random-wide"),
         ),
         Family(
             name="random-deep", kind="decision", about=f"2-fairness of random networks with hidden layers of {WIDTH}",
-            size_is="hidden layers", sizes=DEEP, count=2, build=partial(_build, "random-deep"),
+            size_is="hidden layers", sizes=DEPTHS, count=2, build=partial(_build, "random-deep"),
         ),
         Family(
             name="random-hundred", kind="decision", about="2-fairness of random networks with hidden layers of 100, about a point",
-            size_is="hidden layers", sizes=HUNDRED, count=2, build=partial(_build, "random-hundred"),
+            size_is="hidden layers", sizes=DEPTHS_OF_HUNDRED, count=2, build=partial(_build, "random-hundred"),
         ),
     ]
 

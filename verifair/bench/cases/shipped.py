@@ -136,7 +136,7 @@ def _difference(problem: TwinProblem) -> Array:
     return np.asarray(margins[0] - margins[1])
 
 
-def bias(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
+def bias(read: ReadRows, delta: int, number: int, seed: int) -> TwinProblem:
     """Ask for persistent bias of one test row, *observed*. Even numbers take a favoured row, odd ones any eligible one."""
     data = read()
     rows = data.favoured if number % 2 == 0 else data.eligible
@@ -145,7 +145,7 @@ def bias(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
     return replace(problem, goals=problem.goals[:1])
 
 
-def robustness(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
+def robustness(read: ReadRows, delta: int, number: int, seed: int) -> TwinProblem:
     """Ask whether the right decision on one test row survives."""
     data = read()
     row = int(generator(f"robustness {data.name}", number, seed).choice(data.eligible))
@@ -154,7 +154,7 @@ def robustness(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
     return robustness_problem(data.network, data.schema, raw, float(delta), data.sensitive, (label, 1 - label))
 
 
-def _fairness(read: Read, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
+def _fairness(read: ReadRows, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
     data = read()
     schema, rows = data.schema, data.confident if number % 2 == 0 else data.eligible
     row = int(generator(f"fairness {data.name}", number, seed).choice(rows))
@@ -167,7 +167,7 @@ def _fairness(read: Read, epsilon: float | None, size: int, number: int, seed: i
     return _box(data, epsilon, low, high)
 
 
-def _part(read: Read, size: int, number: int, seed: int) -> DecisionQuestion:
+def _part(read: ReadRows, size: int, number: int, seed: int) -> DecisionQuestion:
     """Ask about one part of Fairify's partition, drawn among all."""
     data = read()
     domain = data.schema.domain
@@ -203,8 +203,8 @@ def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
     return [*result, parts]
 
 
-def _families(read: Read, name: str, sensitive: str, open_counts: tuple[int, ...]) -> list[Family]:
-    specs: tuple[tuple[str, Kind, str, int, Ask, type[Asked]], ...] = (
+def _families(read: ReadRows, name: str, sensitive: str, open_counts: tuple[int, ...]) -> list[Family]:
+    specs: tuple[tuple[str, Kind, str, int, Maker, type[QuestionType]], ...] = (
         (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
         (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
         (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, RelaxationQuestion),
@@ -229,10 +229,10 @@ def _families(read: Read, name: str, sensitive: str, open_counts: tuple[int, ...
     return result
 
 
-Read = Callable[[], AskedRows]
-Ask = Callable[[Read, int, int, int], TwinProblem]
-Asked = DecisionQuestion | RelaxationQuestion | MinimumQuestion
+ReadRows = Callable[[], AskedRows]
+Maker = Callable[[ReadRows, int, int, int], TwinProblem]
+QuestionType = DecisionQuestion | RelaxationQuestion | MinimumQuestion
 
 
-def _around(read: Read, make_problem: Ask, question_type: type[Asked], size: int, number: int, seed: int) -> Question:
+def _around(read: ReadRows, make_problem: Maker, question_type: type[QuestionType], size: int, number: int, seed: int) -> Question:
     return question_type(problem=make_problem(read, size, number, seed))

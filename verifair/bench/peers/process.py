@@ -35,7 +35,7 @@ from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from verifair.bench.processes import watch
 from verifair.bench.questions import DecisionQuestion, FileQuestion, Question
-from verifair.bench.records import WRONG, Reply, unknown
+from verifair.bench.records import WRONG_WITNESS, Reply, unknown
 from verifair.errors import QueryError
 from verifair.interop.decide import networks_of
 from verifair.interop.export import question_files
@@ -174,7 +174,7 @@ class Tool:
                     if reply.reason == "time":
                         break
         if undecided:
-            worst = next((entry for entry in undecided if entry[0] == WRONG), undecided[0])
+            worst = next((entry for entry in undecided if entry[0] == WRONG_WITNESS), undecided[0])
             return self._with(unknown(*worst), runs)
         return self._with(Reply(status="proved", reason=None, trust="claimed"), runs)
 
@@ -213,7 +213,7 @@ def _checked_reply(question: Question, q: int, g: int, run: ProcessRun, path: Pa
     query = read_vnnlib(path)
     inputs = read_inputs(query, run.text)
     if inputs is None:
-        return unknown(WRONG, "its counterexample names no number for some input")
+        return unknown(WRONG_WITNESS, "its counterexample names no number for some input")
     if isinstance(question, DecisionQuestion):
         row = question.nearest(q, inputs[0][: question.problem.domain.columns].astype(np.float64))
         is_refuted, value = question.refuted(q, g, row)
@@ -225,7 +225,7 @@ def _checked_reply(question: Question, q: int, g: int, run: ProcessRun, path: Pa
         return Reply(status="violated", reason=None, trust="exact")
     if is_near:
         return unknown(REJECTED, "its counterexample is none of exact arithmetic" if exact else "no row is near its counterexample")
-    return unknown(WRONG, "its counterexample does not meet the query")
+    return unknown(WRONG_WITNESS, "its counterexample does not meet the query")
 
 
 def _declared(query: VnnlibQuery, model: Path) -> dict[str, Path]:

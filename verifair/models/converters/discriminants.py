@@ -20,7 +20,7 @@ from encoders.errors import ModelError
 from encoders.network import Array
 from verifair.models.objects import called, own_of_sklearn
 
-NOTHING = 1e-12
+NEGLIGIBLE = 1e-12
 """Eigenvalues no larger than this share of the largest (without pairs of columns, of the classes') are 0 up to rounding."""
 
 
@@ -68,7 +68,7 @@ def scores(model: Any) -> Quadratic:
         for c, eigenvalues in enumerate(values):
             squares[c, c * len(eigenvalues) : (c + 1) * len(eigenvalues)] = eigenvalues
         largest = np.abs(squares).max()
-    nonzero = np.abs(squares).max(axis=0) > NOTHING * largest
+    nonzero = np.abs(squares).max(axis=0) > NEGLIGIBLE * largest
     return Quadratic(
         centre=centre, directions=directions[nonzero] / scale, squares=squares[:, nonzero], line=lines, constant=constant
     )

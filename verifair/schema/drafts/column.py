@@ -16,11 +16,11 @@ from verifair.schema.feature import text
 from verifair.schema.network import TRUTHS
 from verifair.schema.rows import no_feature
 
-MANY = 50
+MAX_CATEGORIES = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
-LONG = 30
+MIN_ROWS_OF_ID = 30
 """In a table of at least so many rows, numbers that are all different look like an id."""
 SAVED, ID = re.compile(r"Unnamed: \d+"), re.compile(r"(?i:\b|_)(?i:id|idx|index|key|number|nr|no)$|[a-z]I[dD]$")
 """Patterns of pandas' names for columns without a name, and of frequent names of ids."""
@@ -54,7 +54,7 @@ def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
 
 def _category(name: str, values: pd.Series) -> dict[str, Any]:
     categories = FLAGS[1] if holds_truths(values) else sorted({text(v) for v in values})
-    if len(categories) > MANY:
+    if len(categories) > MAX_CATEGORIES:
         remedy = texts_among_numbers(values) or "drop it, or group its values"
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "
@@ -94,7 +94,7 @@ def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     descriptions = {}
     for name in (name for name in columns if name in frame):
         column = frame[name]
-        if column.dtype.kind not in "iu" or len(column) < LONG:
+        if column.dtype.kind not in "iu" or len(column) < MIN_ROWS_OF_ID:
             continue
         steps = np.diff(column.to_numpy().astype(float))
         if (steps == 1).all() and column.iloc[0] in (0, 1):
