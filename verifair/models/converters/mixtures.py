@@ -380,7 +380,7 @@ class Graph:
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
         responses = [self.response(part, x, method) for part, method in zip(model.estimators_, model.stack_method_, strict=True)]
-        parts = [one for part in responses for one in ([score for _, score, _ in part] if isinstance(part, list) else [part])]
+        parts = [p for part in responses for p in ([score for _, score, _ in part] if isinstance(part, list) else [part])]
         if all(isinstance(part, str) for part in parts):
             inputs = [self.weighted_sum(response) if isinstance(response, list) else str(response) for response in responses]
             if model.passthrough:
