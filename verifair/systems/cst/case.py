@@ -20,7 +20,7 @@ from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
-SAID = {
+TITLES = {
     "control": "Control group: the nearest of the complainant's own group",
     "ST test": "ST test group: the nearest of the other group to the complainant as they are",
     "CST test": "CST test group: the nearest of the other group to the counterfactual",
@@ -50,10 +50,10 @@ class Case:
     def of(cls, tested: Intervention, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
         """Return the case of the row at this position. Raises QueryError where it is no complainant."""
         found = tested.found
-        near = found.case(place, tested.smallest)
+        neighbours = found.case(place, tested.smallest)
         at = int(np.flatnonzero(found.complainants == place)[0])
         claims = tested.claims_of(at)
-        people, said = _people(tested, near)
+        people, said = _people(tested, neighbours)
         return cls(
             tested=tested, place=place, at=at, people=people, said=said, claims=claims,
             why=tuple(why(tested, model, at, seed)), notes=tuple(notes),
@@ -67,9 +67,9 @@ class Case:
     @property
     def file(self) -> str:
         """Name of its files, without suffix; with the position in the table where another row's files might have the same name."""
-        called, named = text(self.row), file_name(text(self.row))
-        alone = named == called and (self.tested.frame.index == self.row).sum() == 1
-        return named if alone else f"{named}-at-{self.place}"
+        name, stem = text(self.row), file_name(text(self.row))
+        is_unique = stem == name and (self.tested.frame.index == self.row).sum() == 1
+        return stem if is_unique else f"{stem}-at-{self.place}"
 
     @property
     def group(self) -> str:
@@ -87,13 +87,13 @@ class Case:
     def attributes(self) -> list[str]:
         """Return the attributes: first those that the intervention moves for this person, then those it moves for others."""
         own, moved = self.own, self.tested.moved
-        differ = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
-        return sorted(self.tested.attributes, key=lambda name: (not differ[name], name not in moved))
+        differs = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
+        return sorted(self.tested.attributes, key=lambda name: (not differs[name], name not in moved))
 
     def markdown(self, picture: str | None) -> str:
         """Return the text of the case file.   picture: file name of its figure, None where there is none."""
-        shown = [] if picture is None else [f"![delta p and the groups]({picture})", ""]
-        return "\n".join([*self._head(), *shown, *self._groups(), *self._foot()]) + "\n"
+        figure = [] if picture is None else [f"![delta p and the groups]({picture})", ""]
+        return "\n".join([*self._head(), *figure, *self._groups(), *self._foot()]) + "\n"
 
     def _head(self) -> Iterator[str]:
         found = self.tested.found
@@ -112,11 +112,11 @@ class Case:
         yield from self._claims()
 
     def _attributes(self) -> Iterator[str]:
-        first, second = (line for _, line in self.own.iterrows())
+        factual, counterfactual = (line for _, line in self.own.iterrows())
         lines = []
         for name in [*self.tested.found.do, *self.attributes()]:
-            same = first[name] == second[name]
-            lines.append((name, shown(first[name]), "the same" if same else f"**{shown(second[name])}**"))
+            same = factual[name] == counterfactual[name]
+            lines.append((name, shown(factual[name]), "the same" if same else f"**{shown(counterfactual[name])}**"))
         yield from grid(("attribute", "complainant", "counterfactual"), lines)
         yield ""
 
@@ -144,25 +144,25 @@ class Case:
 
     def _groups(self) -> Iterator[str]:
         names = [*self.tested.found.do, *self.attributes()]
-        for group, words in SAID.items():
-            own = self.people[self.people["group"] == group]
-            listed = own.head(LISTED)
-            told = self.said.loc[listed.index].to_dict(orient="records")
-            yield f"## {words} (k = {self.tested.smallest})"
+        for group, title in TITLES.items():
+            members = self.people[self.people["group"] == group]
+            listed = members.head(LISTED)
+            records = self.said.loc[listed.index].to_dict(orient="records")
+            yield f"## {title} (k = {self.tested.smallest})"
             yield ""
-            shared = (own["weight"] < 1).any()
-            ours = ("row", "distance", *(("counts",) if shared else ()), "decision")
-            columns = (*beside(dict.fromkeys(ours), names), *names)
+            shared = (members["weight"] < 1).any()
+            leading = ("row", "distance", *(("counts",) if shared else ()), "decision")
+            columns = (*beside(dict.fromkeys(leading), names), *names)
             lines = [
                 (
                     line["row"], f"{line['distance']:.4g}", *((f"{line['weight']:.3g}",) if shared else ()),
-                    "negative" if line["negative"] else "positive", *(shown(said[name]) for name in names),
+                    "negative" if line["negative"] else "positive", *(shown(record[name]) for name in names),
                 )
-                for line, said in zip(listed.to_dict(orient="records"), told, strict=True)
+                for line, record in zip(listed.to_dict(orient="records"), records, strict=True)
             ]
             yield from grid(columns, lines)
-            if len(own) > LISTED:
-                yield f"and {len(own) - LISTED:,} more, at a distance of {own['distance'].max():.4g} at most."
+            if len(members) > LISTED:
+                yield f"and {len(members) - LISTED:,} more, at a distance of {members['distance'].max():.4g} at most."
             yield ""
             if shared:
                 yield "Rows that are equally near share the last places: each counts the part that is given."
@@ -180,18 +180,18 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
 
     Raises QueryError if no row or several complainants have this name, and if the row is no complainant.
     """
-    called = frame.index.map(text)
-    found = np.flatnonzero(called == name.strip())
-    if not len(found):
-        raise QueryError(f"--case {name}: the table has no such row; its rows are {called[0]} .. {called[-1]}")
-    own = np.intersect1d(found, complainants)
-    if len(own) > 1:
-        raise QueryError(f"--case {name}: the table calls {len(own)} complainants so; give each row a name of its own")
-    place = int(own[0] if len(own) else found[0])
-    if not len(own):
-        has = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
-        some = ", ".join(called[complainants[:3]])
-        raise QueryError(f"--case {name}: is no complainant under do({in_words(do)}), for it has {has}; rows that are: {some}, ...")
+    labels = frame.index.map(text)
+    matches = np.flatnonzero(labels == name.strip())
+    if not len(matches):
+        raise QueryError(f"--case {name}: the table has no such row; its rows are {labels[0]} .. {labels[-1]}")
+    candidates = np.intersect1d(matches, complainants)
+    if len(candidates) > 1:
+        raise QueryError(f"--case {name}: the table calls {len(candidates)} complainants so; give each row a name of its own")
+    place = int(candidates[0] if len(candidates) else matches[0])
+    if not len(candidates):
+        has = ", ".join(f"{attribute} = {text(frame[attribute].iloc[place])}" for attribute in do)
+        ids = ", ".join(labels[complainants[:3]])
+        raise QueryError(f"--case {name}: is no complainant under do({in_words(do)}), for it has {has}; rows that are: {ids}, ...")
     return place
 
 
@@ -199,18 +199,18 @@ def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterato
     """Yield a line for each attribute that moves: its equation, its noise U, and the parents that moved."""
     before, after = tested.person(at), tested.tilde.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
-        first, second = before[name].iloc[0], after[name].iloc[0]
-        if first == second:
+        old, new = before[name].iloc[0], after[name].iloc[0]
+        if old == new:
             continue
         node, mechanism = model.by_name[name], model.fitted[name]
         parents = before[list(node.parents)]
         noise = np.asarray(mechanism.noise(parents, before[name], Draws.of(before.index, node=name, seed=seed)))
-        moved = [
+        changes = [
             f"{parent} {shown(before[parent].iloc[0])} -> {shown(after[parent].iloc[0])}"
             for parent in node.parents if before[parent].iloc[0] != after[parent].iloc[0]
         ]
-        own = f"U = {noise[0]:.6g}" if noise.ndim == 1 else "the same draw"
-        yield f"{name} {shown(first)} -> {shown(second)}: {mechanism.equation(name)}, with {own} and {', '.join(moved)}"
+        noise_text = f"U = {noise[0]:.6g}" if noise.ndim == 1 else "the same draw"
+        yield f"{name} {shown(old)} -> {shown(new)}: {mechanism.equation(name)}, with {noise_text} and {', '.join(changes)}"
 
 
 def says(line: dict[str, Any]) -> str:
@@ -234,13 +234,13 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
             yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
 
 
-def _people(tested: Intervention, near: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _people(tested: Intervention, neighbours: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return everybody in the groups (group, row, distance, weight, negative), and their rows of the table in the same order."""
-    parts, said = [], []
+    parts, records = [], []
     for key, group in GROUP.items():
-        rows, distance, weight = near[key]
-        own = tested.frame.iloc[rows]
-        columns = {"row": own.index, "distance": distance, "weight": weight, "negative": tested.negative[rows]}
+        rows, distance, weight = neighbours[key]
+        members = tested.frame.iloc[rows]
+        columns = {"row": members.index, "distance": distance, "weight": weight, "negative": tested.negative[rows]}
         parts.append(pd.DataFrame({"group": group, **columns}))
-        said.append(own)
-    return pd.concat(parts, ignore_index=True), pd.concat(said, ignore_index=True)
+        records.append(members)
+    return pd.concat(parts, ignore_index=True), pd.concat(records, ignore_index=True)

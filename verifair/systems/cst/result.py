@@ -19,7 +19,7 @@ from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.cells import Dependence
-from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, CertifiedCounterfactuals
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, REASONS, STAYS, CertifiedCounterfactuals
 from verifair.systems.cst.robustness.problem import Verdict
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.settings import Direction
@@ -310,7 +310,7 @@ class CertifiedDecisions(Shape):
                 )
             within = f"within their intervals ({self.box})"
             return f"The decision on the counterfactual depends on the coefficients {within}: both are met."
-        why = TOLD[str(self.found.reason[at[0]])]
+        why = REASONS[str(self.found.reason[at[0]])]
         return f"Whether the decision on the counterfactual is the same for all coefficients is unknown: {why}."
 
 

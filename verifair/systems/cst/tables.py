@@ -15,7 +15,7 @@ from verifair.systems.cst.deciders import Decider, Recorded
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
-from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, UNKNOWN
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, REASONS, STAYS, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.results.files import save_text
 from verifair.systems.results.spreadsheets import save_table
@@ -399,7 +399,7 @@ def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
             f"leave out {LEFT_OUT}."
         )
     if one.unknown:
-        yield f"Unknown: {', '.join(f'{count:,} ({TOLD[reason]})' for reason, count in one.unknown.items())}."
+        yield f"Unknown: {', '.join(f'{count:,} ({REASONS[reason]})' for reason, count in one.unknown.items())}."
     if one.saved is not None:
         yield one.saved
 

@@ -62,11 +62,11 @@ class NeighbourPool:
     ) -> NeighbourPool:
         """Return the pool of `rows` (M,), positions in the table.   embedded (N, E) by the metric, negative (N,), literal (N, d):
         of the whole table."""
-        place = identities(embedded, rows=rows)
-        first = rows[np.unique(place, return_index=True)[1]]
+        identity = identities(embedded, rows=rows)
+        first = rows[np.unique(identity, return_index=True)[1]]
         points = stacked(embedded[first[part]] for part in blocks(len(first)))
-        order = np.lexsort((rows, place))
-        start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(points)))])
+        order = np.lexsort((rows, identity))
+        start = np.concatenate([[0], np.cumsum(np.bincount(identity, minlength=len(points)))])
         return cls(
             rows=rows[order], start=start, points=points, metric=metric, negative=negative[rows[order]],
             literal=None if literal is None else literal[rows[order[start[:-1]]]],
@@ -112,14 +112,14 @@ class NeighbourPool:
 
         For distances above 1, such as those from counterfactuals far outside the table, it is relative to the distance.
         """
-        numbers = (self.metric.parts(self.points[part])[0] for part in blocks(len(self.points)))
-        return 1e-12 * max(1.0, *(float(np.abs(some).max(initial=0.0)) for some in numbers))
+        chunks = (self.metric.parts(self.points[part])[0] for part in blocks(len(self.points)))
+        return 1e-12 * max(1.0, *(float(np.abs(values).max(initial=0.0)) for values in chunks))
 
     def own(self, rows: Integers) -> Own:
         """Return the places in the pool of these rows of the table (C,), all of which are in it."""
         sorter = np.argsort(self.rows, kind="stable")
-        at = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
-        return Own(at=at, point=np.searchsorted(self.start, at, side="right") - 1, negative=self.negative[at])
+        position = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
+        return Own(at=position, point=np.searchsorted(self.start, position, side="right") - 1, negative=self.negative[position])
 
     def width(self, rows: int) -> int:
         """Return a first guess of the number of points that hold so many rows: twice the number that does on average."""
@@ -177,11 +177,11 @@ def control(
     The sizes are k, and with ties "heap" k + 1 for complainants who are not among their k + 1 nearest. As `negatives` otherwise.
     """
     if ties != "heap":
-        found = negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress, parts=parts)
-        return found, _sizes(k, len(centers))
-    found, inside = _counted(pool, centers, [one + 1 for one in k], own, ties, threads, literal, progress, parts)
+        counts = negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress, parts=parts)
+        return counts, _sizes(k, len(centers))
+    counts, inside = _counted(pool, centers, [size + 1 for size in k], own, ties, threads, literal, progress, parts)
     negative = pool.own(own).negative
-    return found - (inside & negative), _sizes(k, len(centers)) + ~inside
+    return counts - (inside & negative), _sizes(k, len(centers)) + ~inside
 
 
 def _sizes(k: Sequence[int], centers: int) -> Integers:
@@ -197,82 +197,82 @@ def _counted(
     Centers at the same point have the same neighbours, which are searched for once.
     """
     heap = ties == "heap"
-    most = len(pool) - (own is not None and not heap)
-    if max(k) > most:
-        raise QueryError(f"k = {max(k)}: the group has {most} rows to choose from; the largest k is {most}")
+    available = len(pool) - (own is not None and not heap)
+    if max(k) > available:
+        raise QueryError(f"k = {max(k)}: the group has {available} rows to choose from; the largest k is {available}")
     if ties not in TIES:
         raise QueryError(f"ties = {ties!r}: expected one of {', '.join(TIES)}")
     if heap and (pool.literal is None or literal is None):
         raise QueryError("ties 'heap' compares standardised numbers as floats: ask for distance = 'standardised'")
     sizes = np.asarray(k, dtype=np.int64)
-    found, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
-    mine = None if own is None else pool.own(own)
+    negative_counts, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
+    own_rows = None if own is None else pool.own(own)
 
     order = np.lexsort(centers.T)  # by categories: centers of one kind share its computations
 
-    def searched(some: Integers) -> Arrays:
-        there, of = centers[some], None if mine is None else mine.take(some)
-        float_ = None if literal is None else literal[some]
-        counts, within = np.empty((len(some), len(k))), np.zeros((len(some), len(k)), dtype=bool)
-        left, width = np.arange(len(some)), pool.width(max(k) + 1)
-        while len(left):
-            left = left[_step(pool, there, left, sizes, of, ties, width, threads, float_, counts, within)]
+    def searched(chunk: Integers) -> Arrays:
+        chunk_centers, owners = centers[chunk], None if own_rows is None else own_rows.take(chunk)
+        literals = None if literal is None else literal[chunk]
+        counts, insides = np.empty((len(chunk), len(k))), np.zeros((len(chunk), len(k)), dtype=bool)
+        pending, width = np.arange(len(chunk)), pool.width(max(k) + 1)
+        while len(pending):
+            pending = pending[_step(pool, chunk_centers, pending, sizes, owners, ties, width, threads, literals, counts, insides)]
             width = min(len(pool.points), 2 * width)
-        return counts.T, within.T
+        return counts.T, insides.T
 
-    more = [one for one in (own, literal) if one is not None]
-    asked = parts.question("neighbours in order", sizes.tolist(), ties, *pool.determines, centers, *more)
+    optional = [array for array in (own, literal) if array is not None]
+    question = parts.question("neighbours in order", sizes.tolist(), ties, *pool.determines, centers, *optional)
     for begin in range(0, len(centers), CENTERS):
-        some = order[begin : begin + CENTERS]
-        at = slice(begin, begin + len(some))
-        like = found[:, at], inside[:, at]
-        found[:, at], inside[:, at] = parts.part(asked, f"{begin}", like, partial(searched, some))
+        chunk = order[begin : begin + CENTERS]
+        block = slice(begin, begin + len(chunk))
+        template = negative_counts[:, block], inside[:, block]
+        negative_counts[:, block], inside[:, block] = parts.part(question, f"{begin}", template, partial(searched, chunk))
         if progress is not None:
-            progress(at.stop)
-    for one in (*found, *inside):
-        one[order] = one.copy()
-    return found, inside
+            progress(block.stop)
+    for array in (*negative_counts, *inside):
+        array[order] = array.copy()
+    return negative_counts, inside
 
 
 def _step(
-    pool: NeighbourPool, centers: Array, which: Integers, k: Integers, own: Own | None, ties: Ties, width: int, threads: int,
+    pool: NeighbourPool, centers: Array, subset: Integers, k: Integers, own: Own | None, ties: Ties, width: int, threads: int,
     literal: Array | None, found: Array, inside: Booleans,
 ) -> Booleans:
     """Fill found, inside (C, K) for these centers from their `width` nearest points. Return (B,) True where ties may extend beyond
     them."""
-    mine = None if own is None else own.take(which)
-    alike = centers[which, ::-1] if mine is None else np.column_stack([centers[which, ::-1], mine.point, mine.negative])
-    _, one, at = np.unique(alike, axis=0, return_index=True, return_inverse=True)
-    short = np.zeros(len(one), dtype=bool)
+    owners = None if own is None else own.take(subset)
+    keys = centers[subset, ::-1] if owners is None else np.column_stack([centers[subset, ::-1], owners.point, owners.negative])
+    _, representatives, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    short = np.zeros(len(representatives), dtype=bool)
     size = max(1, CELLS // max(width, len(k)))
-    for begin in range(0, len(one), size):
-        some = one[begin : begin + size]
-        distance, point = pool.nearest(centers[which[some]], width, threads)
-        near = _near(pool, distance, point, None if mine is None or ties == "heap" else mine.take(some))
-        edge = _edge(near, k, pool.rounding, whole=width == len(pool.points))
+    for begin in range(0, len(representatives), size):
+        chunk = representatives[begin : begin + size]
+        distance, point = pool.nearest(centers[subset[chunk]], width, threads)
+        near = _near(pool, distance, point, None if owners is None or ties == "heap" else owners.take(chunk))
+        edge = _edge(near, k, pool.rounding, complete=width == len(pool.points))
         short[begin : begin + size] = edge.short
-        members = np.flatnonzero((at >= begin) & (at < begin + size))
-        place, part = at[members] - begin, which[members]
-        found[part] = _shared(k, edge)[place]
+        sharing = np.flatnonzero((inverse >= begin) & (inverse < begin + size))
+        local, members_of = inverse[sharing] - begin, subset[sharing]
+        found[members_of] = _shared(k, edge)[local]
         if ties == "share":
             continue
-        if mine is not None and ties == "heap":
-            first = np.where(point == mine.point[some, None], np.arange(width), width).min(axis=1)
-            inside[part] = (first[:, None] < edge.high)[place]
+        if owners is not None and ties == "heap":
+            first = np.where(point == owners.point[chunk, None], np.arange(width), width).min(axis=1)
+            inside[members_of] = (first[:, None] < edge.high)[local]
         for b in np.flatnonzero((edge.inside + edge.tied > k).any(axis=1) & ~edge.short).tolist():
-            there = np.flatnonzero(place == b)
-            center = None if literal is None else literal[part[there[0]]]
-            order, _ = _ranked(pool, near, edge, b, ties, most=int(k[-1]) + 1, center=center)
-            of = None if mine is None else mine.take(members[there])
-            found[part[there]], inside[part[there]] = _by_row(pool, order, k, of, left_out=ties != "heap")
-    return short[at]
+            same = np.flatnonzero(local == b)
+            center = None if literal is None else literal[members_of[same[0]]]
+            order, _ = _ranked(pool, near, edge, b, ties, limit=int(k[-1]) + 1, center=center)
+            same_owners = None if owners is None else owners.take(sharing[same])
+            found[members_of[same]], inside[members_of[same]] = _by_row(pool, order, k, same_owners, left_out=ties != "heap")
+    return short[inverse]
 
 
 def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None) -> Near:
     count, bad = pool.count[point], pool.bad[point]
     if own is not None:
-        mine = point == own.point[:, None]
-        count, bad = count - mine, bad - (mine & own.negative[:, None])
+        is_own = point == own.point[:, None]
+        count, bad = count - is_own, bad - (is_own & own.negative[:, None])
     return Near(distance=distance, point=point, count=count, bad=bad)
 
 
@@ -294,24 +294,24 @@ class Edge:
     tied_bad: Integers
 
 
-def _edge(near: Near, k: Integers, rounding: float, *, whole: bool) -> Edge:
+def _edge(near: Near, k: Integers, rounding: float, *, complete: bool) -> Edge:
     """Find the edges of all sizes k (K,), ascending, at once. Distances tie with the next one where it is within rounding."""
     rows, width = near.distance.shape
-    apart = np.diff(near.distance, axis=1) > rounding * np.maximum(1.0, near.distance[:, 1:])
-    index, always = np.arange(width), np.ones((rows, 1), dtype=bool)
-    first = np.maximum.accumulate(np.where(np.hstack([always, apart]), index, 0), axis=1)
-    after = np.minimum.accumulate(np.where(np.hstack([apart, always]), index + 1, width)[:, ::-1], axis=1)[:, ::-1]
+    separate = np.diff(near.distance, axis=1) > rounding * np.maximum(1.0, near.distance[:, 1:])
+    index, ones = np.arange(width), np.ones((rows, 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.hstack([ones, separate]), index, 0), axis=1)
+    stop = np.minimum.accumulate(np.where(np.hstack([separate, ones]), index + 1, width)[:, ::-1], axis=1)[:, ::-1]
     filled = np.searchsorted(k, near.counted, side="right") + (len(k) + 1) * np.arange(rows)[:, None]
-    at = np.bincount(filled.ravel(), minlength=rows * (len(k) + 1)).reshape(rows, -1)[:, :-1].cumsum(axis=1)
-    at = np.minimum(at, width - 1) + width * np.arange(rows)[:, None]
+    col = np.bincount(filled.ravel(), minlength=rows * (len(k) + 1)).reshape(rows, -1)[:, :-1].cumsum(axis=1)
+    col = np.minimum(col, width - 1) + width * np.arange(rows)[:, None]
     total, bad = (np.hstack([np.zeros((rows, 1), dtype=np.int64), np.cumsum(part, axis=1)]) for part in (near.count, near.bad))
     inside, inside_bad = np.take_along_axis(total, first, axis=1), np.take_along_axis(bad, first, axis=1)
-    tied = np.take_along_axis(total, after, axis=1) - inside
-    tied_bad = np.take_along_axis(bad, after, axis=1) - inside_bad
-    high = after.take(at)
+    tied = np.take_along_axis(total, stop, axis=1) - inside
+    tied_bad = np.take_along_axis(bad, stop, axis=1) - inside_bad
+    high = stop.take(col)
     return Edge(
-        first=first, high=high, short=(high[:, -1] == width) & (not whole), inside=inside.take(at), bad=inside_bad.take(at),
-        tied=tied.take(at), tied_bad=tied_bad.take(at),
+        first=first, high=high, short=(high[:, -1] == width) & (not complete), inside=inside.take(col), bad=inside_bad.take(col),
+        tied=tied.take(col), tied_bad=tied_bad.take(col),
     )
 
 
@@ -321,29 +321,29 @@ def _shared(k: Integers, edge: Edge) -> Array:
 
 
 def _ranked(
-    pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None
+    pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, limit: int | None = None, center: Array | None
 ) -> tuple[Integers, Integers]:
     """Return the rows around the b-th center, in order, up to the last that may be in the largest group, ties included: positions
     in the pool, and columns of `near`.
 
     The nearest come first. Ties go by the table's order, for "last" by its reverse; for "heap" by the float distance from `center`
-    (d,), then the reverse order.   most: at most so many rows of each point, the first in this order.
+    (d,), then the reverse order.   limit: at most so many rows of each point, the first in this order.
     """
     points = near.point[b, : edge.high[b, -1]]
-    starts, ends, late = pool.start[points], pool.start[points + 1], ties in ("last", "heap")
-    if most is not None and late:
-        starts = np.maximum(starts, ends - most)
-    elif most is not None:
-        ends = np.minimum(ends, starts + most)
-    at = np.concatenate([np.arange(low, high) for low, high in zip(starts, ends, strict=True)])
+    starts, ends, descending = pool.start[points], pool.start[points + 1], ties in ("last", "heap")
+    if limit is not None and descending:
+        starts = np.maximum(starts, ends - limit)
+    elif limit is not None:
+        ends = np.minimum(ends, starts + limit)
+    positions = np.concatenate([np.arange(low, high) for low, high in zip(starts, ends, strict=True)])
     column = np.repeat(np.arange(len(points)), ends - starts)
-    keys = [-pool.rows[at] if late else pool.rows[at], edge.first[b, column]]
+    keys = [-pool.rows[positions] if descending else pool.rows[positions], edge.first[b, column]]
     if ties == "heap":
         assert pool.literal is not None
         assert center is not None
         keys.insert(1, pool.metric.literal_distance(center, pool.literal[points])[column])
     order = np.lexsort(keys)
-    return at[order], column[order]
+    return positions[order], column[order]
 
 
 def _by_row(
@@ -357,9 +357,9 @@ def _by_row(
     bad = np.concatenate([[0], np.cumsum(pool.negative[order])])
     if own is None:
         return bad[None, k], np.zeros((1, len(k)), dtype=bool)
-    where = np.full(len(pool), len(order))
-    where[order] = np.arange(len(order))
-    inside = where[own.at, None] < k
+    rank = np.full(len(pool), len(order))
+    rank[order] = np.arange(len(order))
+    inside = rank[own.at, None] < k
     return (bad[k + inside] - (inside & own.negative[:, None]) if left_out else bad[None, k]), inside
 
 
@@ -373,21 +373,21 @@ def nearest(
     rows if the center is not among them. These are the rows that `negatives` and `control` count.
     """
     heap = ties == "heap"
-    mine = None if own is None or heap else pool.own(np.array([own]))
-    asked = k + (heap and own is not None)
-    width = pool.width(asked + 1)
+    own_row = None if own is None or heap else pool.own(np.array([own]))
+    size = k + (heap and own is not None)
+    width = pool.width(size + 1)
     while True:
-        near = _near(pool, *pool.search.value(center[None], width), mine)
-        edge = _edge(near, np.array([asked]), pool.rounding, whole=width == len(pool.points))
+        near = _near(pool, *pool.search.value(center[None], width), own_row)
+        edge = _edge(near, np.array([size]), pool.rounding, complete=width == len(pool.points))
         if not edge.short[0]:
             break
         width = min(len(pool.points), 2 * width)
-    at, column = _ranked(pool, near, edge, 0, ties, center=literal)
-    rows, distance = pool.rows[at], near.distance[0, edge.first[0, column]]
+    positions, column = _ranked(pool, near, edge, 0, ties, center=literal)
+    rows, distance = pool.rows[positions], near.distance[0, edge.first[0, column]]
     if not heap:
         rows, distance = rows[rows != own], distance[rows != own]
     if ties != "share":
-        rows, distance = rows[:asked], distance[:asked]
+        rows, distance = rows[:size], distance[:size]
         return rows[rows != own], distance[rows != own], np.ones(int((rows != own).sum()))
     inside, tied = int(edge.inside[0, 0]), int(edge.tied[0, 0])
     return rows, distance, np.concatenate([np.ones(inside), np.full(tied, (k - inside) / tied)])

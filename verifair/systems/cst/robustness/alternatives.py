@@ -39,17 +39,17 @@ class Alternatives:
 
     @classmethod
     def of(
-        cls, model: CausalModel, frame: pd.DataFrame, do: Mapping[str, Any], needed: Collection[str], *, most: int
+        cls, model: CausalModel, frame: pd.DataFrame, do: Mapping[str, Any], needed: Collection[str], *, max_per_row: int
     ) -> Alternatives:
         """Return the counterfactuals of a table's rows in the `needed` nodes, which are below do, and in their ancestors that do
         changes.
 
-        most: number kept of each row.   Raises DataError for rows that the mechanisms do not take.
+        max_per_row: number kept of each row.   Raises DataError for rows that the mechanisms do not take.
         """
         row, probability = np.arange(len(frame)), np.ones(len(frame))
         before, after = frame.reset_index(drop=True), model.set_to(frame, do).reset_index(drop=True)
         changed: dict[str, Booleans] = {name: np.asarray(before[name] != after[name], dtype=bool) for name in do}
-        for name in (one for one in model.descendants(list(do)) if one in needed):
+        for name in (descendant for descendant in model.descendants(list(do)) if descendant in needed):
             parents = list(model.by_name[name].parents)
             moved = np.logical_or.reduce([changed[parent] for parent in parents if parent in changed])
             mechanism = model.fitted[name]
@@ -59,26 +59,26 @@ class Alternatives:
             if not isinstance(mechanism, CategoricalMechanism):
                 after[name], changed[name] = model.predicted(name, before, after, moved, seed=0)
                 continue
-            at = np.flatnonzero(moved)
-            one = before.iloc[at]
-            chances = mechanism.transitions(one[parents], one[name], after.iloc[at][parents])
-            which, place = np.nonzero(chances > LEAST)
-            source = np.concatenate([np.flatnonzero(~moved), at[which]])
-            weight = probability[source] * np.concatenate([np.ones((~moved).sum()), chances[which, place]])
-            values = np.concatenate([before[name].to_numpy(dtype=object)[~moved], mechanism.classes.astype(object)[place]])
-            kept = _most_probable(row[source], weight, most)
+            affected = np.flatnonzero(moved)
+            factual = before.iloc[affected]
+            probabilities = mechanism.transitions(factual[parents], factual[name], after.iloc[affected][parents])
+            index, category = np.nonzero(probabilities > LEAST)
+            source = np.concatenate([np.flatnonzero(~moved), affected[index]])
+            weight = probability[source] * np.concatenate([np.ones((~moved).sum()), probabilities[index, category]])
+            values = np.concatenate([before[name].to_numpy(dtype=object)[~moved], mechanism.classes.astype(object)[category]])
+            kept = _most_probable(row[source], weight, max_per_row)
             source, probability, values = source[kept], weight[kept], values[kept]
             row, before, after = row[source], before.iloc[source], after.iloc[source]
             before, after = before.reset_index(drop=True), after.reset_index(drop=True)
             after[name] = pd.Series(values).infer_objects()
-            changed = {known: moves[source] for known, moves in changed.items()}
+            changed = {node: mask[source] for node, mask in changed.items()}
             changed[name] = np.asarray(before[name].to_numpy(dtype=object) != values, dtype=bool)
         kept_of_each = np.bincount(row, weights=probability, minlength=len(frame))
         return cls(row=row, frame=after, probability=probability, left=np.maximum(1 - kept_of_each, 0.0))
 
 
-def _most_probable(row: Integers, weight: Array, most: int) -> Integers:
-    """Positions of the `most` largest weights (A,) of each row (A,), row by row, the largest first."""
+def _most_probable(row: Integers, weight: Array, max_count: int) -> Integers:
+    """Positions of the `max_count` largest weights (A,) of each row (A,), row by row, the largest first."""
     order = np.lexsort((-weight, row))
     first = np.searchsorted(row[order], row[order], side="left")
-    return np.asarray(order[np.arange(len(order)) - first < most])
+    return np.asarray(order[np.arange(len(order)) - first < max_count])

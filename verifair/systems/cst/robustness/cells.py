@@ -57,16 +57,16 @@ class Part:
 
     def samples(self) -> list[Array]:
         """The centre, and corners."""
-        loose = np.flatnonzero(self.high > self.low)
-        count = min(1 << len(loose), SAMPLES)
-        step = (1 << len(loose)) / count
-        found = [self.low + (self.high - self.low) / 2]
+        uncertain = np.flatnonzero(self.high > self.low)
+        count = min(1 << len(uncertain), SAMPLES)
+        step = (1 << len(uncertain)) / count
+        vectors = [self.low + (self.high - self.low) / 2]
         for number in (np.arange(count) * step).astype(np.int64).tolist():
             theta = self.low.copy()
-            up = loose[[bool(number >> bit & 1) for bit in range(len(loose))]]
-            theta[up] = self.high[up]
-            found.append(theta)
-        return found
+            at_high = uncertain[[bool(number >> bit & 1) for bit in range(len(uncertain))]]
+            theta[at_high] = self.high[at_high]
+            vectors.append(theta)
+        return vectors
 
 
 class Enclosing(Protocol):
@@ -80,8 +80,8 @@ class Enclosing(Protocol):
 class Cells:
     """Makes parts and cuts them.   count: (N,) number of parts of each row's box so far."""
 
-    def __init__(self, people: Enclosing, *, most: int) -> None:
-        self.people, self.most = people, most
+    def __init__(self, people: Enclosing, *, max_parts: int) -> None:
+        self.people, self.max_parts = people, max_parts
         self.count = np.zeros(len(people), dtype=np.int64)
 
     def roots(self, low: Array, high: Array, rows: Sequence[int]) -> list[Part]:
@@ -96,13 +96,13 @@ class Cells:
         halves: list[Part] = []
         stuck: list[Part] = []
         for part in parts:
-            if self.count[part.row] >= self.most:
+            if self.count[part.row] >= self.max_parts:
                 stuck.append(part)
                 continue
-            loose = np.flatnonzero(part.high > part.low).tolist()
-            boxes = [box for k in loose for box in halved(part.low, part.high, k)]
-            tried = self._enclosed([Part(row=part.row, low=low, high=high) for low, high in boxes])
-            pairs = list(zip(tried[::2], tried[1::2], strict=True))
+            uncertain = np.flatnonzero(part.high > part.low).tolist()
+            boxes = [box for k in uncertain for box in halved(part.low, part.high, k)]
+            candidates = self._enclosed([Part(row=part.row, low=low, high=high) for low, high in boxes])
+            pairs = list(zip(candidates[::2], candidates[1::2], strict=True))
             best = min(pairs, key=lambda pair: pair[0].width + pair[1].width, default=None)
             if best is None or best[0].width + best[1].width >= 2 * part.width:
                 stuck.append(part)

@@ -59,7 +59,7 @@ from verifair.systems.cst.robustness.network_rows import NetworkRows
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
 TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES, TIE = "time", "nodes", "relaxation-too-weak", "impossible", "categories", "tie"
-TOLD = {
+REASONS = {
     TIME: "time was up",
     NODES: "the network could not be bounded with the boxes allowed",
     WEAK: "some points that enclose the counterfactuals are decided otherwise, but no coefficients were found that lead there",
@@ -113,7 +113,7 @@ class CertifiedCounterfactuals:
     @property
     def counts(self) -> dict[str, int]:
         """Rows of each status."""
-        return {one: int((self.status == one).sum()) for one in (FLIPS, STAYS, DEPENDS, UNKNOWN)}
+        return {status: int((self.status == status).sum()) for status in (FLIPS, STAYS, DEPENDS, UNKNOWN)}
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -124,15 +124,15 @@ class CertifiedCounterfactuals:
     def box(self) -> str:
         """The intervals of the coefficients, in words."""
         t = quantile(self.level, int((self.effects.errors > 0).sum()), simultaneous=self.simultaneous)
-        whose = "all coefficients together (Bonferroni)" if self.simultaneous else "each coefficient alone"
-        return f"{100 * self.level:.6g} % confidence intervals of {whose}: estimates -+ {t:.4g} standard errors"
+        scope = "all coefficients together (Bonferroni)" if self.simultaneous else "each coefficient alone"
+        return f"{100 * self.level:.6g} % confidence intervals of {scope}: estimates -+ {t:.4g} standard errors"
 
     def coefficients(self) -> pd.DataFrame:
         """A line for each coefficient: name, estimate, error, low, high."""
         lines = zip(self.effects.coefficients, self.low.tolist(), self.high.tolist(), strict=True)
         return pd.DataFrame([
-            {"coefficient": one.name, "estimate": one.estimate, "error": one.error, "low": low, "high": high}
-            for one, low, high in lines
+            {"coefficient": term.name, "estimate": term.estimate, "error": term.error, "low": low, "high": high}
+            for term, low, high in lines
         ])
 
     def table(self) -> pd.DataFrame:
@@ -177,49 +177,49 @@ def certify_counterfactuals(
     low, high = effects.box(people.t)
     search = _Search(people, low, high, cells, budget or Budget(), started)
     search.run(progress)
-    status, reason, otherwise = _by_row(people, search)
+    status, reason, otherwise = _row_statuses(people, search)
     first = np.searchsorted(people.row, np.arange(len(positions)))
-    found = CertifiedCounterfactuals(
+    result = CertifiedCounterfactuals(
         effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual[first],
         estimated=search.estimated[first], constrained=schema.domain.forbidden is not None, status=status, reason=reason,
         otherwise=otherwise, left=people.left,
         clipped=np.bincount(people.row, weights=people.clipped(low, high), minlength=len(positions)) > 0,
         cells=np.bincount(people.row, weights=search.cells.count, minlength=len(positions)).astype(np.int64),
-        dependences={int(people.row[k]): one for k, one in search.dependences.items()}, seconds=0.0, certificate=None,
+        dependences={int(people.row[k]): dependence for k, dependence in search.dependences.items()}, seconds=0.0, certificate=None,
     )
-    certificate = _certificate(people, search, found.box, low, high)
-    return replace(found, certificate=certificate, seconds=clock.now() - started)
+    certificate = _certificate(people, search, result.box, low, high)
+    return replace(result, certificate=certificate, seconds=clock.now() - started)
 
 
-def _by_row(people: NetworkRows, search: _Search) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Array]:
+def _row_statuses(people: NetworkRows, search: _Search) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Array]:
     """(P,) status and reason of each row, and (P, 2) bounds on the probability that its counterfactual is decided otherwise."""
-    of: list[dict[str, float]] = [{} for _ in people.left]  # status -> probability
-    why = np.where(people.left > NEGLIGIBLE, CATEGORIES, "").astype("<U24")
+    probabilities: list[dict[str, float]] = [{} for _ in people.left]  # status -> probability
+    reason = np.where(people.left > NEGLIGIBLE, CATEGORIES, "").astype("<U24")
     for k in range(len(people) - 1, -1, -1):  # the most probable counterfactual's reason is kept
-        one, own = search.status(k), of[people.row[k]]
-        own[one] = own.get(one, 0.0) + float(people.probability[k])
-        if one == UNKNOWN:
-            why[people.row[k]] = search.reason.get(k, "")
-    both = np.array([DEPENDS in own or (FLIPS in own and STAYS in own) for own in of], dtype=bool)
-    open_ = ~both & (why != "")
-    decided = [FLIPS if FLIPS in own else STAYS for own in of]
-    status = np.where(both, DEPENDS, np.where(open_, UNKNOWN, np.array(decided, dtype="<U7"))).astype("<U7")
-    least = np.array([min(own.get(FLIPS, 0.0), 1.0) for own in of], dtype=np.float64)
-    most = np.array([1 - own.get(STAYS, 0.0) for own in of], dtype=np.float64)
-    otherwise = np.column_stack([least, np.maximum(least, most)])  # probabilities add up to 1 but for rounding
-    return status, np.where(open_, why, "").astype("<U24"), otherwise
+        outcome, shares = search.status(k), probabilities[people.row[k]]
+        shares[outcome] = shares.get(outcome, 0.0) + float(people.probability[k])
+        if outcome == UNKNOWN:
+            reason[people.row[k]] = search.reason.get(k, "")
+    mixed = np.array([DEPENDS in shares or (FLIPS in shares and STAYS in shares) for shares in probabilities], dtype=bool)
+    is_open = ~mixed & (reason != "")
+    decided = [FLIPS if FLIPS in shares else STAYS for shares in probabilities]
+    status = np.where(mixed, DEPENDS, np.where(is_open, UNKNOWN, np.array(decided, dtype="<U7"))).astype("<U7")
+    lower = np.array([min(shares.get(FLIPS, 0.0), 1.0) for shares in probabilities], dtype=np.float64)
+    upper = np.array([1 - shares.get(STAYS, 0.0) for shares in probabilities], dtype=np.float64)
+    otherwise = np.column_stack([lower, np.maximum(lower, upper)])  # probabilities add up to 1 but for rounding
+    return status, np.where(is_open, reason, "").astype("<U24"), otherwise
 
 
 def _positions(rows: Sequence[int], count: int) -> Integers:
-    given = np.asarray(rows)
-    if given.size and given.dtype.kind not in "iu":
-        raise QueryError(f"rows: found {given.dtype} values; expected positions in the table, whole numbers")
-    found = given.astype(np.int64).reshape(-1)
-    if len(found) and (found.min() < 0 or found.max() >= count):
-        raise QueryError(f"rows: {found.min()} .. {found.max()}, but the table has rows 0 .. {count - 1}; give positions in it")
-    if len(np.unique(found)) < len(found):
+    array = np.asarray(rows)
+    if array.size and array.dtype.kind not in "iu":
+        raise QueryError(f"rows: found {array.dtype} values; expected positions in the table, whole numbers")
+    chosen = array.astype(np.int64).reshape(-1)
+    if len(chosen) and (chosen.min() < 0 or chosen.max() >= count):
+        raise QueryError(f"rows: {chosen.min()} .. {chosen.max()}, but the table has rows 0 .. {count - 1}; give positions in it")
+    if len(np.unique(chosen)) < len(chosen):
         raise QueryError("rows: some position is named twice; name each once")
-    return found
+    return chosen
 
 
 class _Search:
@@ -228,7 +228,7 @@ class _Search:
     def __init__(self, people: NetworkRows, low: Array, high: Array, cells: int, budget: Budget, started: float) -> None:
         self.people, self.low, self.high, self.budget = people, low, high, budget
         self.deadline = started + budget.seconds
-        self.cells = Cells(people, most=cells)
+        self.cells = Cells(people, max_parts=cells)
         self.query = people.query(low, high, "")
         self.proved: dict[int, list[tuple[Part, GoalAnswer]]] = {}
         self.dependences: dict[int, Dependence] = {}
@@ -244,27 +244,27 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Corners first, then the whole box of every row, then parts of it."""
-        open_ = Open[Objects](sys.maxsize)
+        queue = Open[Objects](sys.maxsize)
 
         def ended() -> bool:
-            left = {part.row for batch in open_.batches for part in batch.items}
+            remaining = {part.row for batch in queue.batches for part in batch.items}
             if progress is not None:
-                progress(len(self.people) - len(left), len(self.people))
-            late = clock.now() > self.deadline
-            self.reason.update({row: TIME for row in left if late})
-            return late
+                progress(len(self.people) - len(remaining), len(self.people))
+            timed_out = clock.now() > self.deadline
+            self.reason.update({row: TIME for row in remaining if timed_out})
+            return timed_out
 
-        self._look_at_corners()
-        probable = np.argsort(-self.people.probability, kind="stable").tolist()  # the most probable first, as time may run out
-        open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in probable if not self._settled(k)])))
-        subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
+        self._try_corners()
+        order = np.argsort(-self.people.probability, kind="stable").tolist()  # the most probable first, as time may run out
+        queue.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in order if not self._settled(k)])))
+        subdivide(queue, lambda parts: queue.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
         """Return the halves of the parts whose rows are neither decided nor given up."""
-        left = self._decide(parts, 0) + self._decide(parts, 1)
-        self._look_at([(part.row, theta) for part in left for theta in part.samples()])
-        left = [part for part in left if not self._settled(part.row)]
-        halves, stuck = self.cells.cut(left)
+        undecided = self._decide(parts, 0) + self._decide(parts, 1)
+        self._try_coefficients([(part.row, theta) for part in undecided for theta in part.samples()])
+        undecided = [part for part in undecided if not self._settled(part.row)]
+        halves, stuck = self.cells.cut(undecided)
         exact = [part for part in stuck if not part.exact and self._without_padding(part)]
         self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
         return [part for part in halves + exact if not self._settled(part.row)]
@@ -279,7 +279,7 @@ class _Search:
     def _settled(self, row: int) -> bool:
         return row in self.dependences or row in self.reason
 
-    def _look_at_corners(self) -> None:
+    def _try_corners(self) -> None:
         """Decide at the estimates, and keep two coefficient vectors with different decisions where corners show such a pair."""
         theta = np.vstack([self.people.effects.estimates, self.people.corners(self.low, self.high)])
         classes, legal = self.people.decided(theta)
@@ -290,14 +290,14 @@ class _Search:
         pairs = [(int(k), theta[int(differs[:, k].argmax())]) for k in np.flatnonzero(differs.any(axis=0))]
         self._note(pairs)
 
-    def _look_at(self, asked: list[tuple[int, Array]]) -> None:
+    def _try_coefficients(self, pairs: list[tuple[int, Array]]) -> None:
         """Try coefficient vectors of single rows."""
-        if not asked:
+        if not pairs:
             return
-        rows = np.array([row for row, _ in asked])
-        classes, legal = self.people.decided_each(rows, np.array([theta for _, theta in asked]))
+        rows = np.array([row for row, _ in pairs])
+        classes, legal = self.people.decided_each(rows, np.array([theta for _, theta in pairs]))
         hits = np.flatnonzero((classes != self.estimated[rows]) & legal)
-        self._note([asked[k] for k in hits])
+        self._note([pairs[k] for k in hits])
 
     def _note(self, pairs: list[tuple[int, Array]]) -> None:
         """Keep the pairs that exact evaluation of both counterfactuals confirms."""
@@ -319,42 +319,42 @@ class _Search:
             seconds=seconds, nodes=self.budget.nodes or BOXES, memory_mb=self.budget.memory_mb, threads=self.budget.threads,
             seed=self.budget.seed,
         )
-        left = []
+        undecided = []
         for part, (answer,) in zip(parts, solve(problem, method="bnb", budget=limit), strict=True):
             if answer.status is Status.PROVED:
                 self.proved.setdefault(part.row, []).append((part, answer))
             else:
                 part.flaw = WEAK if answer.status is Status.VIOLATED or answer.reason is None else answer.reason.value
-                left.append(part)
-        return left
+                undecided.append(part)
+        return undecided
 
 
 def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:
     proofs = []
     stated: set[Row] = set()
-    found: dict[tuple[Row, tuple[float, ...]], str] = {}  # people with the same values share one row
+    statuses: dict[tuple[Row, tuple[float, ...]], str] = {}  # people with the same values share one row
     for k in range(len(people)):
         row, chosen, status = (tuple(people.raw[k].tolist()), people.also(k)), tuple(people.chosen[k].tolist()), search.status(k)
-        before = found.get((row, chosen))
-        if before is None or before == UNKNOWN:
-            found[row, chosen] = status
-        if status not in (FLIPS, STAYS) or before in (FLIPS, STAYS):
+        previous = statuses.get((row, chosen))
+        if previous is None or previous == UNKNOWN:
+            statuses[row, chosen] = status
+        if status not in (FLIPS, STAYS) or previous in (FLIPS, STAYS):
             continue
-        own, other = int(people.factual[k]), int(search.estimated[k])
+        factual, estimated = int(people.factual[k]), int(search.estimated[k])
         if row not in stated:
             stated.add(row)
-            statement = CounterfactualStatement(goal="factual", row=row[0], also=row[1], classes=(own, 1 - own))
+            statement = CounterfactualStatement(goal="factual", row=row[0], also=row[1], classes=(factual, 1 - factual))
             proofs.append(Proof(statement=statement, evidence=Tree.leaf()))
         for part, answer in search.proved[k]:
-            whole = (part.low == low).all() and (part.high == high).all()
+            is_whole = (part.low == low).all() and (part.high == high).all()
             statement = CounterfactualStatement(
-                goal="counterfactual", row=row[0], also=row[1], categories=chosen, classes=(other, 1 - other),
-                cell=() if whole else part.cell, lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
+                goal="counterfactual", row=row[0], also=row[1], categories=chosen, classes=(estimated, 1 - estimated),
+                cell=() if is_whole else part.cell, lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
             )
             proofs.append(Proof(statement=statement, evidence=answer.evidence, float32=answer.float32, margin=answer.margin))
     if not proofs:
         return None
-    count = Counter(found.values())
+    count = Counter(statuses.values())
     return Certificate(
         network_sha256=people.network.source_sha256, schema_sha256=people.schema.sha256, semantics=semantics(people.network),
         undecided=count[UNKNOWN], depends=count[DEPENDS],

@@ -83,19 +83,19 @@ class Effects:
         errors: of coefficients that were given, not fitted.
         Raises QueryError for a model that is not fitted, mechanisms that have no coefficients, coefficients without errors.
         """
-        below = model.descendants(list(do))
-        wanted: set[str] = set()
-        for name in reversed(below):
-            if name in needed or any(name in model.by_name[other].parents for other in wanted):
-                wanted.add(name)
-        categories = [name for name in below if name in wanted and isinstance(model.fitted.get(name), CategoricalMechanism)]
-        nodes = tuple(name for name in below if name in wanted and name not in categories)
-        found: list[Coefficient] = []
+        descendants = model.descendants(list(do))
+        on_path: set[str] = set()
+        for name in reversed(descendants):
+            if name in needed or any(name in model.by_name[other].parents for other in on_path):
+                on_path.add(name)
+        categories = [name for name in descendants if name in on_path and isinstance(model.fitted.get(name), CategoricalMechanism)]
+        nodes = tuple(name for name in descendants if name in on_path and name not in categories)
+        coefficients: list[Coefficient] = []
         for name in nodes:
-            moved = [parent for parent in model.by_name[name].parents if parent in do or parent in wanted]
-            found += _coefficients(model, name, moved, errors or {})
+            changed_parents = [parent for parent in model.by_name[name].parents if parent in do or parent in on_path]
+            coefficients += _coefficients(model, name, changed_parents, errors or {})
         return cls(
-            do=dict(do), nodes=nodes, coefficients=tuple(found), range=tuple(model.by_name[name].range for name in nodes),
+            do=dict(do), nodes=nodes, coefficients=tuple(coefficients), range=tuple(model.by_name[name].range for name in nodes),
             decimals=tuple(model.by_name[name].decimals for name in nodes),
             logarithmic=tuple(isinstance(model.fitted[name], LogLinearMechanism) for name in nodes),
             categories={
@@ -109,17 +109,17 @@ class Effects:
     @property
     def estimates(self) -> Array:
         """(p,)."""
-        return np.array([one.estimate for one in self.coefficients], dtype=float)
+        return np.array([coefficient.estimate for coefficient in self.coefficients], dtype=float)
 
     @property
     def errors(self) -> Array:
         """(p,) standard errors."""
-        return np.array([one.error for one in self.coefficients], dtype=float)
+        return np.array([coefficient.error for coefficient in self.coefficients], dtype=float)
 
     @property
     def plain(self) -> bool:
         """True if no node is rounded, clipped or log-linear: rows with the same attributes then have the same changes."""
-        return not any(one is not None for one in (*self.range, *self.decimals)) and not any(self.logarithmic)
+        return not any(limit is not None for limit in (*self.range, *self.decimals)) and not any(self.logarithmic)
 
     def box(self, t: float) -> tuple[Array, Array]:
         """(p,), (p,) intervals of the coefficients: estimates -+ t standard errors."""
@@ -131,14 +131,14 @@ class Effects:
 
         Raises QueryError for more than MAX_COEFFICIENTS coefficients with an error.
         """
-        loose = np.flatnonzero(self.errors > 0)
-        if len(loose) > MAX_COEFFICIENTS:
+        varying = np.flatnonzero(self.errors > 0)
+        if len(varying) > MAX_COEFFICIENTS:
             raise QueryError(
-                f"{len(loose)} uncertain coefficients lie on the paths from {', '.join(self.do)}; at most {MAX_COEFFICIENTS} can "
+                f"{len(varying)} uncertain coefficients lie on the paths from {', '.join(self.do)}; at most {MAX_COEFFICIENTS} can "
                 "be varied together: take some as exact (errors = {node: 0}), or merge words of a parent"
             )
-        signs = np.zeros((1 << len(loose), len(self)))
-        signs[:, loose] = list(product((-1.0, 1.0), repeat=len(loose)))
+        signs = np.zeros((1 << len(varying), len(self)))
+        signs[:, varying] = list(product((-1.0, 1.0), repeat=len(varying)))
         return signs
 
     def values(self, frame: pd.DataFrame) -> Array:
@@ -154,18 +154,18 @@ class Effects:
         counterfactual: the N rows with the values of do and the counterfactual categories.
         """
         change = np.zeros((len(frame), len(self)))
-        written: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
-        for k, one in enumerate(self.coefficients):
-            if one.parent in self.nodes:
+        texts: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+        for k, coefficient in enumerate(self.coefficients):
+            if coefficient.parent in self.nodes:
                 continue
-            before, after = frame[one.parent], counterfactual[one.parent]
-            if one.word is None:
+            before, after = frame[coefficient.parent], counterfactual[coefficient.parent]
+            if coefficient.word is None:
                 change[:, k] = after.to_numpy(dtype=float) - before.to_numpy(dtype=float)
                 continue
-            if one.parent not in written:
-                written[one.parent] = _texts(after), _texts(before)
-            there, here = written[one.parent]
-            change[:, k] = (there == one.word).astype(float) - (here == one.word)
+            if coefficient.parent not in texts:
+                texts[coefficient.parent] = _texts(after), _texts(before)
+            new_texts, old_texts = texts[coefficient.parent]
+            change[:, k] = (new_texts == coefficient.word).astype(float) - (old_texts == coefficient.word)
         return change
 
     def check_categories(self, values: Array, change: Array, t: float) -> None:
@@ -173,18 +173,18 @@ class Effects:
 
         Sound? yes: the numbers are enclosed, so that the categories are the same for all these coefficients.
         """
-        least, most = self.enclosure(values, change, *self.box(t))
-        loose: set[str] = set()
+        lower, upper = self.enclosure(values, change, *self.box(t))
+        uncertain: set[str] = set()
         for name, terms in zip(self.nodes, self._terms, strict=True):
-            if any(self.coefficients[k].error > 0 or self.coefficients[k].parent in loose for k in terms):
-                loose.add(name)
+            if any(self.coefficients[k].error > 0 or self.coefficients[k].parent in uncertain for k in terms):
+                uncertain.add(name)
         for category, parents in self.categories.items():
             for name in parents:
                 n = self.nodes.index(name)
-                moved = int((least[:, n] != most[:, n]).sum())
-                if name in loose and moved:
+                count = int((lower[:, n] != upper[:, n]).sum())
+                if name in uncertain and count:
                     raise QueryError(
-                        f"node {category!r}: its categories depend on {name!r}, which uncertain coefficients move in {moved:,} of "
+                        f"node {category!r}: its categories depend on {name!r}, which uncertain coefficients move in {count:,} of "
                         f"{len(values):,} counterfactuals; take them as exact (errors = 0 in the equation of {name!r}), or drop "
                         f"{name!r} from the parents of {category!r}"
                     )
@@ -192,25 +192,25 @@ class Effects:
     def check_finite(self, values: Array, change: Array, t: float) -> None:
         """Raise QueryError where coefficients within t standard errors lead to values beyond all floats, mostly by an
         exponential."""
-        least, most = self.enclosure(values, change, *self.box(t))
-        far = ~(np.isfinite(least) & np.isfinite(most))
-        if far.any():
-            n = int(np.argmax(far.any(axis=0)))
+        lower, upper = self.enclosure(values, change, *self.box(t))
+        huge = ~(np.isfinite(lower) & np.isfinite(upper))
+        if huge.any():
+            n = int(np.argmax(huge.any(axis=0)))
             raise QueryError(
                 f"node {self.nodes[n]!r}: coefficients within {t:g} standard errors of the estimates take it beyond all floats in "
-                f"{int(far[:, n].sum()):,} of {len(values):,} counterfactuals; give smaller errors in its equation and those of "
+                f"{int(huge[:, n].sum()):,} of {len(values):,} counterfactuals; give smaller errors in its equation and those of "
                 "its parents, or measure it in another unit"
             )
 
     @cached_property
     def _parent(self) -> tuple[int | None, ...]:
         """(p,) position of each coefficient's parent among the nodes; None where it is set."""
-        return tuple(self.nodes.index(one.parent) if one.parent in self.nodes else None for one in self.coefficients)
+        return tuple(self.nodes.index(term.parent) if term.parent in self.nodes else None for term in self.coefficients)
 
     @cached_property
     def _terms(self) -> tuple[tuple[int, ...], ...]:
         """(m,) the coefficients of each node."""
-        return tuple(tuple(k for k, one in enumerate(self.coefficients) if one.node == name) for name in self.nodes)
+        return tuple(tuple(k for k, term in enumerate(self.coefficients) if term.node == name) for name in self.nodes)
 
     def counterfactuals(self, values: Array, change: Array, theta: Array, *, bounded: bool = True) -> Array:
         """(T, N, m) the nodes' counterfactual values for coefficients theta, of rows with values (N, m), change (N, p).
@@ -218,45 +218,45 @@ class Effects:
         theta: (T, p), or (T, N, p) for coefficients of each row's own.   bounded: False leaves nodes neither rounded nor clipped.
         """
         theta = theta[:, None] if theta.ndim == 2 else theta
-        found = np.empty((len(theta), *values.shape))
+        result = np.empty((len(theta), *values.shape))
         moved = [np.zeros((1, len(values)), dtype=bool)] * len(self.nodes)
-        set_ = change != 0
+        is_set = change != 0
         for n, terms in enumerate(self._terms):
             shift, any_moved = np.zeros((len(theta), len(values))), np.zeros((1, len(values)), dtype=bool)
             for k in terms:
                 u = self._parent[k]
-                shift += theta[:, :, k] * (change[:, k] if u is None else found[:, :, u] - values[:, u])
-                any_moved = any_moved | (set_[:, k] if u is None else moved[u])
+                shift += theta[:, :, k] * (change[:, k] if u is None else result[:, :, u] - values[:, u])
+                any_moved = any_moved | (is_set[:, k] if u is None else moved[u])
             new = self._added(n, values[:, n], shift)
-            found[:, :, n] = np.where(any_moved, self._treated(n, new) if bounded else new, values[:, n])
-            moved[n] = found[:, :, n] != values[:, n]
-        return found
+            result[:, :, n] = np.where(any_moved, self._treated(n, new) if bounded else new, values[:, n])
+            moved[n] = result[:, :, n] != values[:, n]
+        return result
 
     def enclosure(self, values: Array, change: Array, low: Array, high: Array) -> tuple[Array, Array]:
         """(N, m), (N, m) intervals that hold the nodes' counterfactual values for all coefficients in low .. high, (p,) or (N, p).
 
         Intervals node by node, padded by PAD; exact up to PAD if no coefficient occurs twice with opposite signs.
         """
-        least, most = values.copy(), values.copy()
+        lower, upper = values.copy(), values.copy()
         low, high = (np.broadcast_to(end, change.shape) for end in (low, high))
         for n, terms in enumerate(self._terms):
             ends = [np.zeros(len(values)), np.zeros(len(values))]
             size = np.abs(np.log(values[:, n]) if self.logarithmic[n] else values[:, n])
-            still, surely = np.ones((2, len(values)), dtype=bool)
+            may_stay, unchanged = np.ones((2, len(values)), dtype=bool)
             for k in terms:
                 u = self._parent[k]
-                by = (change[:, k], change[:, k]) if u is None else (least[:, u] - values[:, u], most[:, u] - values[:, u])
-                products = np.stack([a * b for a in (low[:, k], high[:, k]) for b in by])
+                delta = (change[:, k], change[:, k]) if u is None else (lower[:, u] - values[:, u], upper[:, u] - values[:, u])
+                products = np.stack([a * b for a in (low[:, k], high[:, k]) for b in delta])
                 ends = [ends[0] + products.min(axis=0), ends[1] + products.max(axis=0)]
                 size = size + np.abs(products).max(axis=0)
-                still &= (by[0] <= 0) & (by[1] >= 0)  # perhaps no parent changed: the node may then keep its value ...
-                surely &= (by[0] == 0) & (by[1] == 0)  # ... and here it does
-            own = values[:, n]
-            ends = [self._added(n, own, ends[0] - PAD * size, -PAD), self._added(n, own, ends[1] + PAD * size, PAD)]
-            reached = self._outward(n, ends[0], -np.inf), self._outward(n, ends[1], np.inf)
-            least[:, n] = np.where(surely, own, np.where(still, np.minimum(reached[0], own), reached[0]))
-            most[:, n] = np.where(surely, own, np.where(still, np.maximum(reached[1], own), reached[1]))
-        return least, most
+                may_stay &= (delta[0] <= 0) & (delta[1] >= 0)  # perhaps no parent changed: the node may then keep its value ...
+                unchanged &= (delta[0] == 0) & (delta[1] == 0)  # ... and here it does
+            value = values[:, n]
+            ends = [self._added(n, value, ends[0] - PAD * size, -PAD), self._added(n, value, ends[1] + PAD * size, PAD)]
+            treated = self._outward(n, ends[0], -np.inf), self._outward(n, ends[1], np.inf)
+            lower[:, n] = np.where(unchanged, value, np.where(may_stay, np.minimum(treated[0], value), treated[0]))
+            upper[:, n] = np.where(unchanged, value, np.where(may_stay, np.maximum(treated[1], value), treated[1]))
+        return lower, upper
 
     def _added(self, n: int, values: Array, shift: Array, pad: float = 0.0) -> Array:
         """Return values (N,) plus shifts (..., N), added to the logarithm if the node is log-linear; shifts are widened by
@@ -283,8 +283,8 @@ class Effects:
 
     def only(self, index: Collection[int]) -> Effects:
         """Return the effects with all coefficients but these taken as exact."""
-        kept = tuple(one if k in index else replace(one, error=0.0) for k, one in enumerate(self.coefficients))
-        return replace(self, coefficients=kept)
+        terms = tuple(term if k in index else replace(term, error=0.0) for k, term in enumerate(self.coefficients))
+        return replace(self, coefficients=terms)
 
 
 def quantile(level: float, count: int, *, simultaneous: bool) -> float:
@@ -308,22 +308,22 @@ def _coefficients(model: CausalModel, node: str, parents: list[str], errors: Err
             f"node {node!r}: its mechanism is {kind}, which has no coefficients to vary; give it mechanism = \"linear\" or "
             '"log-linear", or take it off the paths below the protected attributes'
         )
-    found = mechanism.coefficients
-    known = found.standard_errors
-    own = errors.get(node)
-    terms = [(parent, word) for parent, word in _terms(found.design) if parent in parents]
-    place = {term: k + 1 for k, term in enumerate(_terms(found.design))}
-    if isinstance(own, Mapping):
-        stray = [name for name in own if name not in {_written(*term) for term in terms}]
-        if stray:
+    fitted = mechanism.coefficients
+    se = fitted.standard_errors
+    given = errors.get(node)
+    terms = [(parent, word) for parent, word in _terms(fitted.design) if parent in parents]
+    position = {term: k + 1 for k, term in enumerate(_terms(fitted.design))}
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in {_term_name(*term) for term in terms}]
+        if unknown:
             raise QueryError(
-                f"errors of node {node!r}: {stray[0]!r} is no coefficient on a path from the protected attributes; these are "
-                f"{', '.join(_written(*term) for term in terms)}"
+                f"errors of node {node!r}: {unknown[0]!r} is no coefficient on a path from the protected attributes; these are "
+                f"{', '.join(_term_name(*term) for term in terms)}"
             )
     return [
         Coefficient(
-            node=node, parent=parent, word=word, estimate=float(found.estimates[place[parent, word]]),
-            error=_error(node, _written(parent, word), own, None if known is None else float(known[place[parent, word]])),
+            node=node, parent=parent, word=word, estimate=float(fitted.estimates[position[parent, word]]),
+            error=_error(node, _term_name(parent, word), given, None if se is None else float(se[position[parent, word]])),
         )
         for parent, word in terms
     ]
@@ -334,7 +334,7 @@ def _terms(design: Design) -> list[tuple[str, str | None]]:
     return [(name, word) for name, levels in design.levels.items() for word in (levels[1:] if levels else (None,))]
 
 
-def _written(parent: str, word: str | None) -> str:
+def _term_name(parent: str, word: str | None) -> str:
     return parent if word is None else f"{parent} = {word}"
 
 

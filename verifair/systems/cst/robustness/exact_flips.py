@@ -29,19 +29,19 @@ def polynomials(effects: Effects, change: Array, signs: Array) -> Array:
     out.   signs: (V, p).
     """
     length = len(effects.nodes) + 1
-    found = np.zeros((len(signs), len(effects.nodes), length))
+    changes = np.zeros((len(signs), len(effects.nodes), length))
     for n, name in enumerate(effects.nodes):
-        for k, one in enumerate(effects.coefficients):
-            if one.node != name:
+        for k, coefficient in enumerate(effects.coefficients):
+            if coefficient.node != name:
                 continue
-            if one.parent in effects.nodes:
-                parent = found[:, effects.nodes.index(one.parent)]
+            if coefficient.parent in effects.nodes:
+                parent = changes[:, effects.nodes.index(coefficient.parent)]
             else:
                 parent = np.zeros((len(signs), length))
                 parent[:, 0] = change[k]
-            found[:, n] += one.estimate * parent
-            found[:, n, 1:] += (signs[:, k] * one.error)[:, None] * parent[:, :-1]
-    return found
+            changes[:, n] += coefficient.estimate * parent
+            changes[:, n, 1:] += (signs[:, k] * coefficient.error)[:, None] * parent[:, :-1]
+    return changes
 
 
 def scores(effects: Effects, rule: LinearRule, change: Array, signs: Array) -> Array:
@@ -66,20 +66,20 @@ def smallest_flips(
     base: (C,) scores with all nodes as they are.   change: (C, p).   signs: (V, p) corners.
     t is inf, and the coefficients NaN, if none does up to MOST. Exact up to the rounding of floats.
     """
-    found, theta = np.full(len(base), np.inf), np.full((len(base), len(effects)), np.nan)
-    distinct, place = np.unique(change, axis=0, return_inverse=True)
-    place = place.reshape(-1)
-    for group, one in enumerate(distinct):
-        polynomial = scores(effects, rule, one, signs)
-        mine = np.flatnonzero(place == group)
+    smallest, theta = np.full(len(base), np.inf), np.full((len(base), len(effects)), np.nan)
+    distinct, inverse = np.unique(change, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    for group, direction in enumerate(distinct):
+        polynomial = scores(effects, rule, direction, signs)
+        members = np.flatnonzero(inverse == group)
         step = max(1, HELD // len(signs))
-        for start in range(0, len(mine), step):
-            who = mine[start : start + step]
-            t, corner = _bisected(polynomial, rule, base[who], accepted[who])
-            found[who] = t
-            reached = np.isfinite(t)
-            theta[who[reached]] = effects.estimates + t[reached, None] * signs[corner[reached]] * effects.errors
-    return found, theta
+        for start in range(0, len(members), step):
+            subset = members[start : start + step]
+            t, corner = _bisected(polynomial, rule, base[subset], accepted[subset])
+            smallest[subset] = t
+            flips = np.isfinite(t)
+            theta[subset[flips]] = effects.estimates + t[flips, None] * signs[corner[flips]] * effects.errors
+    return smallest, theta
 
 
 def _bisected(polynomial: Array, rule: LinearRule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
@@ -91,11 +91,11 @@ def _bisected(polynomial: Array, rule: LinearRule, base: Array, accepted: Boolea
         corner = np.where(accepted, score.argmin(axis=0), score.argmax(axis=0))
         return accepts(rule, base + score[corner, np.arange(len(base))]) != accepted, corner
 
-    never = ~flipped(high)[0]
+    unflippable = ~flipped(high)[0]
     for _ in range(STEPS):
         middle = np.where(low > 0, np.sqrt(low * high), high * 2.0**-20)  # geometric: small ones to the same relative accuracy
-        over = flipped(middle)[0]
-        low, high = np.where(over, low, middle), np.where(over, middle, high)
-    at_once = flipped(np.zeros(len(base)))[0]
-    t = np.where(never, np.inf, np.where(at_once, 0.0, high))
+        flips = flipped(middle)[0]
+        low, high = np.where(flips, low, middle), np.where(flips, middle, high)
+    flips_at_zero = flipped(np.zeros(len(base)))[0]
+    t = np.where(unflippable, np.inf, np.where(flips_at_zero, 0.0, high))
     return t, flipped(np.where(np.isfinite(t), t, 0.0))[1]

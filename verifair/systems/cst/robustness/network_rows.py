@@ -77,54 +77,54 @@ class NetworkRows:
         settled, schema = schema.settled(network)
         network = schema.judges(settled)
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
-        feature = {one.source: v for v, one in enumerate(schema.features)}
-        effects = Effects.of(model, do, needed=feature, errors=errors)
+        position = {feature.source: v for v, feature in enumerate(schema.features)}
+        effects = Effects.of(model, do, needed=position, errors=errors)
         for name in effects.nodes:
-            if not is_number(frame[name]) or (name in feature and not schema.features[feature[name]].numeric):
+            if not is_number(frame[name]) or (name in position and not schema.features[position[name]].numeric):
                 raise QueryError(f"node {name!r}: holds categories; only numbers have linear equations: drop it, or its parents")
-        set_ = (*do, *effects.categories)
-        if not any(name in feature for name in (*set_, *effects.nodes)):
+        fixed = (*do, *effects.categories)
+        if not any(name in position for name in (*fixed, *effects.nodes)):
             raise QueryError(
                 f"do changes nothing that the network takes: neither {', '.join(do)} nor what they cause is a feature of the "
                 "schema; check the names of the schema's columns against those of the causal model"
             )
         people = frame.iloc[rows]
-        found = Alternatives.of(model, people, do, {*effects.nodes, *effects.categories}, most=alternatives)
-        taken = people.iloc[found.row]
-        raw = schema.raw(people)[found.row]
-        known = {
-            name: [*pd.unique(frame[name]).tolist(), *pd.unique(found.frame[name]).tolist()] for name in (*set_, *effects.nodes)
+        worlds = Alternatives.of(model, people, do, {*effects.nodes, *effects.categories}, max_per_row=alternatives)
+        sources = people.iloc[worlds.row]
+        raw = schema.raw(people)[worlds.row]
+        observed = {
+            name: [*pd.unique(frame[name]).tolist(), *pd.unique(worlds.frame[name]).tolist()] for name in (*fixed, *effects.nodes)
         }
         words = {
-            name: () if is_number(frame[name]) else tuple(sorted({text(one) for one in known[name]}))
-            for name in (*set_, *effects.nodes) if name not in feature
+            name: () if is_number(frame[name]) else tuple(sorted({text(value) for value in observed[name]}))
+            for name in (*fixed, *effects.nodes) if name not in position
         }
-        beside = np.column_stack([np.empty((len(taken), 0)), *(_outside(taken[name], words[name]) for name in words)])
+        beside = np.column_stack([np.empty((len(sources), 0)), *(_outside(sources[name], words[name]) for name in words)])
         after = {
-            name: _raw(found.frame[name], partial(schema.raw_value, schema.features[feature[name]].name)) if name in feature
-            else _outside(found.frame[name], words[name])
-            for name in set_
+            name: _raw(worlds.frame[name], partial(schema.raw_value, schema.features[position[name]].name)) if name in position
+            else _outside(worlds.frame[name], words[name])
+            for name in fixed
         }
         to = raw.copy()
-        for name in set_:
-            if name in feature:
-                to[:, feature[name]] = after[name]
-        values, change = effects.values(people)[found.row], effects.changes(taken, found.frame)
+        for name in fixed:
+            if name in position:
+                to[:, position[name]] = after[name]
+        values, change = effects.values(people)[worlds.row], effects.changes(sources, worlds.frame)
         t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
         effects.check_categories(values, change, t)
         return cls(
-            network=network, schema=schema, effects=effects, t=t, row=found.row, probability=found.probability, left=found.left,
-            raw=raw, to=to, chosen=np.column_stack([np.empty((len(taken), 0)), *(after[name] for name in effects.categories)]),
+            network=network, schema=schema, effects=effects, t=t, row=worlds.row, probability=worlds.probability, left=worlds.left,
+            raw=raw, to=to, chosen=np.column_stack([np.empty((len(sources), 0)), *(after[name] for name in effects.categories)]),
             factual=decisions(network, schema.encode(raw)), values=values, change=change,
-            place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64), outside=words, beside=beside,
+            place=np.array([position.get(name, -1) for name in effects.nodes], dtype=np.int64), outside=words, beside=beside,
             set_to={
-                name: schema.raw_value(schema.features[feature[name]].name, value) if name in feature
+                name: schema.raw_value(schema.features[position[name]].name, value) if name in position
                 else float(words[name].index(text(value)) if words[name] else value)
                 for name, value in do.items()
             },
             basis=tuple(
-                _basis(one, known.get(one.parent, []), schema, feature, words) if one.parent in set_ else None
-                for one in effects.coefficients
+                _basis(term, observed.get(term.parent, []), schema, position, words) if term.parent in fixed else None
+                for term in effects.coefficients
             ),
         )
 
@@ -137,13 +137,13 @@ class NetworkRows:
 
     def corners(self, low: Array, high: Array) -> Array:
         """(T, p) corners of a box of coefficients: all, or CORNERS random ones where there are more."""
-        loose = np.flatnonzero(high > low)
-        if 1 << len(loose) <= CORNERS:
-            up = (np.arange(1 << len(loose))[:, None] >> np.arange(len(loose)) & 1).astype(bool)
+        uncertain = np.flatnonzero(high > low)
+        if 1 << len(uncertain) <= CORNERS:
+            is_high = (np.arange(1 << len(uncertain))[:, None] >> np.arange(len(uncertain)) & 1).astype(bool)
         else:
-            up = np.random.default_rng(0).random((CORNERS, len(loose))) < 0.5
-        theta = np.tile(low, (len(up), 1))
-        theta[:, loose] = np.where(up, high[loose], low[loose])
+            is_high = np.random.default_rng(0).random((CORNERS, len(uncertain))) < 0.5
+        theta = np.tile(low, (len(is_high), 1))
+        theta[:, uncertain] = np.where(is_high, high[uncertain], low[uncertain])
         return theta
 
     def decided(self, theta: Array) -> tuple[Integers, Booleans]:
@@ -152,8 +152,8 @@ class NetworkRows:
         step = max(1, DECIDED_AT_ONCE // max(len(theta), 1))
         for start in range(0, len(self), step):
             part = slice(start, start + step)
-            found = self.effects.counterfactuals(self.values[part], self.change[part], theta)
-            raw = self._legal(np.tile(self.to[part], (len(theta), 1, 1)), found)
+            nodes = self.effects.counterfactuals(self.values[part], self.change[part], theta)
+            raw = self._legal(np.tile(self.to[part], (len(theta), 1, 1)), nodes)
             flat = raw.reshape(-1, raw.shape[2])
             classes[:, part] = decisions(self.network, self.schema.encode(flat)).reshape(raw.shape[:2])
             legal[:, part] = self.schema.inside(flat).reshape(raw.shape[:2])
@@ -165,18 +165,18 @@ class NetworkRows:
         for start in range(0, len(rows), DECIDED_AT_ONCE):
             part = slice(start, start + DECIDED_AT_ONCE)
             k = rows[part]
-            found = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
-            raw = self._legal(self.to[k], found)
+            nodes = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
+            raw = self._legal(self.to[k], nodes)
             classes[part], legal[part] = decisions(self.network, self.schema.encode(raw)), self.schema.inside(raw)
         return classes, legal
 
-    def _legal(self, raw: Array, found: Array) -> Array:
+    def _legal(self, raw: Array, values: Array) -> Array:
         """Raw rows (..., V) with the nodes' values (..., m) as the schema allows them: rounded where whole, clipped."""
         domain, raw = self.schema.domain, raw.copy()
-        inside = np.flatnonzero(self.place >= 0)
-        v = self.place[inside]
-        whole = np.where(domain.integer[v], np.rint(found[..., inside]), found[..., inside])
-        raw[..., v] = np.clip(whole, domain.lower[v], domain.upper[v])
+        taken = np.flatnonzero(self.place >= 0)
+        v = self.place[taken]
+        rounded = np.where(domain.integer[v], np.rint(values[..., taken]), values[..., taken])
+        raw[..., v] = np.clip(rounded, domain.lower[v], domain.upper[v])
         return raw
 
     def enclosure(self, rows: Integers, low: Array, high: Array) -> tuple[Array, Array, Array]:
@@ -185,25 +185,25 @@ class NetworkRows:
         domain = self.schema.domain
         low, high = (np.broadcast_to(end, (len(rows), len(self.effects))) for end in (low, high))
         ends = self.effects.enclosure(self.values[rows], self.change[rows], low, high)
-        inside = np.flatnonzero(self.place >= 0)
-        width = ((ends[1] - ends[0])[:, inside] / domain.scale[self.place[inside]]).sum(axis=1)
+        taken = np.flatnonzero(self.place >= 0)
+        width = ((ends[1] - ends[0])[:, taken] / domain.scale[self.place[taken]]).sum(axis=1)
         return self._legal(self.to[rows], ends[0]), self._legal(self.to[rows], ends[1]), width
 
     def clipped(self, low: Array, high: Array) -> Booleans:
         """(N,) whether some coefficients in low .. high may lead out of the schema's ranges."""
-        domain, inside = self.schema.domain, np.flatnonzero(self.place >= 0)
-        least, most = self.effects.enclosure(self.values, self.change, low, high)
-        v = self.place[inside]
-        return np.asarray(((least[:, inside] < domain.lower[v]) | (most[:, inside] > domain.upper[v])).any(axis=1))
+        domain, taken = self.schema.domain, np.flatnonzero(self.place >= 0)
+        lower, upper = self.effects.enclosure(self.values, self.change, low, high)
+        v = self.place[taken]
+        return np.asarray(((lower[:, taken] < domain.lower[v]) | (upper[:, taken] > domain.upper[v])).any(axis=1))
 
     def query(self, low: Array, high: Array, origin: str) -> CounterfactualQuery:
         """Return the equations with the coefficients' intervals, as a certificate states them."""
-        name = {one.source: one.name for one in self.schema.features}
+        name = {feature.source: feature.name for feature in self.schema.features}
         equations = []
         for n, node in enumerate(self.effects.nodes):
             terms = tuple(
-                Term(parent=name.get(one.parent, one.parent), low=float(low[k]), high=float(high[k]), values=self.basis[k])
-                for k, one in enumerate(self.effects.coefficients) if one.node == node
+                Term(parent=name.get(term.parent, term.parent), low=float(low[k]), high=float(high[k]), values=self.basis[k])
+                for k, term in enumerate(self.effects.coefficients) if term.node == node
             )
             span = self.effects.range[n]
             equations.append(Equation(
@@ -211,25 +211,25 @@ class NetworkRows:
                 decimals=self.effects.decimals[n], logarithmic=self.effects.logarithmic[n],
             ))
         return CounterfactualQuery(
-            kind="counterfactual-decision", do={name.get(one, one): value for one, value in self.set_to.items()},
+            kind="counterfactual-decision", do={name.get(attribute, attribute): value for attribute, value in self.set_to.items()},
             equations=tuple(equations), origin=origin, also=dict(self.outside),
-            categories=tuple(name.get(one, one) for one in self.effects.categories),
+            categories=tuple(name.get(attribute, attribute) for attribute in self.effects.categories),
         )
 
     def exact_box(self, query: CounterfactualQuery, part: Part) -> tuple[Array, Array]:
         """The box (V,), (V,) of a part without padding: rational arithmetic, the ends rounded outwards to float64."""
-        found = self._reach(query, part)
-        low, high = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
-        inside = np.array([Fraction(near) > end for near, end in zip(low.tolist(), found.low, strict=True)])
-        within = np.array([Fraction(near) < end for near, end in zip(high.tolist(), found.high, strict=True)])
-        return np.where(inside, np.nextafter(low, -np.inf), low), np.where(within, np.nextafter(high, np.inf), high)
+        box = self._reach(query, part)
+        low, high = (np.array([float(end) for end in ends]) for ends in (box.low, box.high))
+        low_inside = np.array([Fraction(value) > end for value, end in zip(low.tolist(), box.low, strict=True)])
+        high_inside = np.array([Fraction(value) < end for value, end in zip(high.tolist(), box.high, strict=True)])
+        return np.where(low_inside, np.nextafter(low, -np.inf), low), np.where(high_inside, np.nextafter(high, np.inf), high)
 
     def _point(self, query: CounterfactualQuery, row: int, theta: Array) -> Array | None:
         """Return the counterfactual (V,) for one coefficient vector, rounded to the nearest float64; None where it is ambiguous or
         the schema forbids it."""
-        found = self._reach(query, Part.at(row, theta))
-        raw, other = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
-        return raw if (raw == other).all() and self.schema.inside(raw[None])[0] else None
+        box = self._reach(query, Part.at(row, theta))
+        raw, upper = (np.array([float(end) for end in ends]) for ends in (box.low, box.high))
+        return raw if (raw == upper).all() and self.schema.inside(raw[None])[0] else None
 
     def _reach(self, query: CounterfactualQuery, part: Part) -> Enclosure:
         k = part.row
@@ -237,31 +237,31 @@ class NetworkRows:
 
     def dependences(self, query: CounterfactualQuery, pairs: Sequence[tuple[int, Array]]) -> dict[int, Dependence]:
         """Return those pairs (row, coefficients (p,)) that exact evaluation confirms to decide otherwise than the estimates."""
-        asked, points = [], []
+        candidates, points = [], []
         for row, theta in pairs:
-            reached = [self._point(query, row, one) for one in (self.effects.estimates, theta)]
-            if all(one is not None for one in reached):
-                asked.append((row, theta))
-                points += reached
-        if not asked:
+            counterfactuals = [self._point(query, row, coefficients) for coefficients in (self.effects.estimates, theta)]
+            if all(point is not None for point in counterfactuals):
+                candidates.append((row, theta))
+                points += counterfactuals
+        if not candidates:
             return {}
         raw = np.array(points)
         x = self.schema.encode(raw)
         logits, decided = self.network.forward(x), decisions(self.network, x)
-        shown = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        margins = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
         runtime = decided if self.network.source is None else predictions(self.network, x.astype(np.float32))
-        found = {}
-        for k, (row, theta) in enumerate(asked):
+        dependences = {}
+        for k, (row, theta) in enumerate(candidates):
             a, b = 2 * k, 2 * k + 1
             classes = int(decided[a]), int(decided[b])
             if set(classes) == {0, 1}:
-                found[row] = Dependence(
+                dependences[row] = Dependence(
                     coefficients=(tuple(self.effects.estimates.tolist()), tuple(theta.tolist())),
                     counterfactuals=(self.schema.decode(raw[a]), self.schema.decode(raw[b])), classes=classes,
-                    margins=(float(shown[a]), float(shown[b])),
+                    margins=(float(margins[a]), float(margins[b])),
                     float32_agrees=None if self.network.source is None else (int(runtime[a]), int(runtime[b])) == classes,
                 )
-        return found
+        return dependences
 
 
 def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]) -> None:
@@ -270,55 +270,55 @@ def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]
     changed: columns that the intervention may change.
     """
     for name in changed:
-        readers = [one.name for one in schema.features if one.source == name]
+        readers = [feature.name for feature in schema.features if feature.source == name]
         if len(readers) > 1:
             raise QueryError(
                 f"column {name!r}: do may change it, and the features {', '.join(readers)} are both read from it; a certificate's "
                 "equations are about one feature each: take a network that reads the column once"
             )
-        block = [one.name for one in schema.features if one.source not in frame.columns and name in block_of(one)]
+        block = [feature.name for feature in schema.features if feature.source not in frame.columns and name in block_of(feature)]
         if block:
             raise QueryError(
                 f"column {name!r}: do may change it, and it is one of a block that the one-hot feature {block[0]!r} is read from; "
                 f"write the block as one column of words, {block[0]!r}, in the table and in the causal model"
             )
-        if not readers and any(one.name == name for one in schema.features):
+        if not readers and any(feature.name == name for feature in schema.features):
             raise QueryError(
                 f"column {name!r}: do may change it, and the feature of that name is read from another column; rename the feature"
             )
 
 
-def _raw(column: pd.Series, of: Callable[[Any], float]) -> Array:
+def _raw(column: pd.Series, convert: Callable[[Any], float]) -> Array:
     """(N,) raw values of a column."""
     codes, values = pd.factorize(column)
-    return np.asarray(np.array([of(value) for value in values.tolist()], dtype=np.float64)[codes])
+    return np.asarray(np.array([convert(value) for value in values.tolist()], dtype=np.float64)[codes])
 
 
 def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:
     """(N,) raw values of an attribute that the network does not take."""
-    return column.to_numpy(dtype=float) if not words else _raw(column, lambda one: float(words.index(text(one))))
+    return column.to_numpy(dtype=float) if not words else _raw(column, lambda value: float(words.index(text(value))))
 
 
 def _basis(
-    one: Coefficient, known: Sequence[Any], schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
+    term: Coefficient, values: Sequence[Any], schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
 ) -> tuple[float, ...] | None:
     """Return the factor in the equation for each raw value of a coefficient's parent; None if it is the raw value itself.
 
-    known: all values that the parent has, in rows and counterfactuals.
+    values: all values that the parent has, in rows and counterfactuals.
     """
 
     def counts(value: Any) -> float:
-        return float(value) if one.word is None else float(text(value) == one.word)
+        return float(value) if term.word is None else float(text(value) == term.word)
 
-    name = one.parent
+    name = term.parent
     if name not in feature:
         return tuple(counts(word) for word in words[name]) if words[name] else None
-    described = schema.features[feature[name]]
-    if described.categories is None:
-        if one.word is not None:
+    parent = schema.features[feature[name]]
+    if parent.categories is None:
+        if term.word is not None:
             raise QueryError(f"attribute {name!r}: a number in the schema, but words in the table; give both the same type")
         return None
-    found = [0.0] * len(described.categories)  # categories not in `known` occur in no row
-    for value in known:
-        found[int(schema.raw_value(described.name, value))] = counts(value)
-    return tuple(found)
+    factors = [0.0] * len(parent.categories)  # categories not in `values` occur in no row
+    for value in values:
+        factors[int(schema.raw_value(parent.name, value))] = counts(value)
+    return tuple(factors)

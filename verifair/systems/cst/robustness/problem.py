@@ -59,52 +59,52 @@ class SensitivityProblem:
         claims = self.found.claims(self.method, self.k)
         return np.asarray((claims.positive if self.verdict == "positive" else claims.significant)[self.index])
 
-    def nodes(self, who: Integers, theta: Array) -> Array:
-        """(R, m) values of the nodes for complainants who (R,) and coefficients theta (R, p), as the decider takes them."""
-        return self.allowed(self.effects.counterfactuals(self.values[who], self.change[who], theta[None])[0])
+    def nodes(self, subset: Integers, theta: Array) -> Array:
+        """(R, m) values of the nodes for complainants `subset` (R,) and coefficients theta (R, p), as the decider takes them."""
+        return self.allowed(self.effects.counterfactuals(self.values[subset], self.change[subset], theta[None])[0])
 
     def allowed(self, nodes: Array) -> Array:
         """Values of the nodes (R, m) as the decider takes them: a network has whole numbers, and ranges. Monotone."""
-        who = counterfactually(self.decider)
-        if not isinstance(who, NetworkDecider):
+        decider = counterfactually(self.decider)
+        if not isinstance(decider, NetworkDecider):
             return nodes
         nodes = nodes.copy()
-        for feature in who.schema.features:
+        for feature in decider.schema.features:
             if feature.source in self.effects.nodes and feature.range is not None:
                 n = self.effects.nodes.index(feature.source)
                 nodes[:, n] = np.clip(np.rint(nodes[:, n]) if feature.kind == "integer" else nodes[:, n], *feature.range)
         return nodes
 
-    def rows(self, who: Integers, nodes: Array) -> pd.DataFrame:
+    def rows(self, subset: Integers, nodes: Array) -> pd.DataFrame:
         """(R rows) of complainants with these values of the nodes (R, m)."""
-        frame = self.base.iloc[who].copy()
+        frame = self.base.iloc[subset].copy()
         for n, name in enumerate(self.effects.nodes):
             frame[name] = nodes[:, n]
         return frame
 
-    def verdicts(self, who: Integers, theta: Array) -> Booleans:
-        """(R,) verdicts on complainants who (R,) if the coefficients are theta (R, p)."""
-        parts = [slice(start, start + PAIRS) for start in range(0, len(who), PAIRS)]
-        return np.concatenate([np.empty(0, dtype=bool), *(self._verdicts(who[part], theta[part]) for part in parts)])
+    def verdicts(self, subset: Integers, theta: Array) -> Booleans:
+        """(R,) verdicts on complainants `subset` (R,) if the coefficients are theta (R, p)."""
+        parts = [slice(start, start + PAIRS) for start in range(0, len(subset), PAIRS)]
+        return np.concatenate([np.empty(0, dtype=bool), *(self._verdicts(subset[part], theta[part]) for part in parts)])
 
-    def _verdicts(self, who: Integers, theta: Array) -> Booleans:
-        frame = self.rows(who, self.nodes(who, theta))
+    def _verdicts(self, subset: Integers, theta: Array) -> Booleans:
+        frame = self.rows(subset, self.nodes(subset, theta))
         frame, accepted = decided(self.decider, frame)
-        refused_tilde = np.zeros(len(who), dtype=bool) if accepted is None else ~accepted
-        counter = np.zeros(len(who))
+        refused_tilde = np.zeros(len(subset), dtype=bool) if accepted is None else ~accepted
+        counter = np.zeros(len(subset))
         if self.method != "CF":
             centers = self.metric.embed(frame)
             literal = self.metric.literal(frame, centers)
             counter = negatives(self.found.test_pool, centers, [self.k], ties=self.found.ties, literal=literal)[0]
-        return self.judged(who, counter, refused_tilde.astype(float))
+        return self.judged(subset, counter, refused_tilde.astype(float))
 
-    def judged(self, who: Integers, counter: Array, refused_tilde: Array) -> Booleans:
+    def judged(self, subset: Integers, counter: Array, refused_tilde: Array) -> Booleans:
         """(R,) verdicts from the negative decisions in the test group (R,) and the decision on the counterfactual (R,)."""
-        claims = self.claims(who, counter, refused_tilde)
+        claims = self.claims(subset, counter, refused_tilde)
         return claims.positive if self.verdict == "positive" else claims.significant
 
-    def claims(self, who: Integers, counter: Array, refused_tilde: Array) -> Claims:
+    def claims(self, subset: Integers, counter: Array, refused_tilde: Array) -> Claims:
         """Return claims as `Situations.claims` does, with other test groups."""
-        found, at = self.found, self.index[who]
-        control, sizes = found.control[self.row, at], found.sizes[self.row, at]
-        return claims_of(self.terms, self.method, self.k, control, sizes, counter, found.refused[at], refused_tilde)
+        found, index = self.found, self.index[subset]
+        control, sizes = found.control[self.row, index], found.sizes[self.row, index]
+        return claims_of(self.terms, self.method, self.k, control, sizes, counter, found.refused[index], refused_tilde)

@@ -67,57 +67,57 @@ class Around:
 
     def negatives(self, k: int, rho: Array, rounding: float) -> tuple[Array, Array]:
         """(C,), (C,) least and most negative decisions among the k nearest of counterfactuals that moved by at most rho (C,)."""
-        everyone = np.arange(len(rho))
-        radius = self.distance[everyone, np.argmax(self.counted >= k, axis=1)]
+        index = np.arange(len(rho))
+        radius = self.distance[index, np.argmax(self.counted >= k, axis=1)]
         slack = 2 * rho + rounding * np.maximum(1.0, radius + rho)
         inner = (self.distance < (radius - slack)[:, None]).sum(axis=1)
         outer = (self.distance <= (radius + slack)[:, None]).sum(axis=1)
-        sure, sure_bad = (np.where(inner > 0, total[everyone, inner - 1], 0) for total in (self.counted, self.bad))
-        maybe, maybe_bad = self.counted[everyone, outer - 1] - sure, self.bad[everyone, outer - 1] - sure_bad
-        left = k - sure
-        most = sure_bad + np.minimum(maybe_bad, left)
-        least = sure_bad + np.maximum(left - (maybe - maybe_bad), 0)
+        certain, certain_bad = (np.where(inner > 0, total[index, inner - 1], 0) for total in (self.counted, self.bad))
+        possible, possible_bad = self.counted[index, outer - 1] - certain, self.bad[index, outer - 1] - certain_bad
+        remaining = k - certain
+        upper = certain_bad + np.minimum(possible_bad, remaining)
+        lower = certain_bad + np.maximum(remaining - (possible - possible_bad), 0)
         beyond = (outer == self.distance.shape[1]) & (not self.whole)  # farther points may be in the group as well
-        return np.where(beyond, sure_bad, least).astype(float), np.where(beyond, sure_bad + left, most).astype(float)
+        return np.where(beyond, certain_bad, lower).astype(float), np.where(beyond, certain_bad + remaining, upper).astype(float)
 
 
-def safe(problem: SensitivityProblem, most: float) -> Array:
-    """(C,) sizes t, in standard errors, up to `most`, of coefficients' boxes within which no verdict flips."""
-    found = np.zeros(len(problem))
+def safe(problem: SensitivityProblem, max_size: float) -> Array:
+    """(C,) sizes t, in standard errors, up to `max_size`, of coefficients' boxes within which no verdict flips."""
+    sizes = np.zeros(len(problem))
     for start in range(0, len(problem), SURROUNDINGS):
-        who = np.arange(start, min(start + SURROUNDINGS, len(problem)))
-        found[who] = _largest(Bounds(problem, who, np.tile(problem.effects.estimates, (len(who), 1))), most)
-    return found
+        subset = np.arange(start, min(start + SURROUNDINGS, len(problem)))
+        sizes[subset] = _largest(Bounds(problem, subset, np.tile(problem.effects.estimates, (len(subset), 1))), max_size)
+    return sizes
 
 
-def _largest(bounds: Bounds, most: float) -> Array:
+def _largest(bounds: Bounds, max_size: float) -> Array:
     effects = bounds.problem.effects
 
     def holds(t: Array) -> Booleans:
-        reach = t[:, None] * effects.errors
-        return bounds.holds(effects.estimates - reach, effects.estimates + reach, t)
+        half_width = t[:, None] * effects.errors
+        return bounds.holds(effects.estimates - half_width, effects.estimates + half_width, t)
 
-    low, high = np.zeros(len(bounds.who)), np.full(len(bounds.who), most)
-    all_the_way = holds(high)
+    low, high = np.zeros(len(bounds.subset)), np.full(len(bounds.subset), max_size)
+    safe_throughout = holds(high)
     for _ in range(STEPS):
         middle = (low + high) / 2
-        held = holds(middle)
-        low, high = np.where(held, middle, low), np.where(held, high, middle)
-    return np.where(all_the_way, most, low)
+        is_safe = holds(middle)
+        low, high = np.where(is_safe, middle, low), np.where(is_safe, high, middle)
+    return np.where(safe_throughout, max_size, low)
 
 
 class Bounds:
-    """Complainants who (R,), their counterfactuals at coefficients centre (R, p), and the points around these."""
+    """Complainants `subset` (R,), their counterfactuals at coefficients centre (R, p), and the points around these."""
 
-    def __init__(self, problem: SensitivityProblem, who: Integers, centre: Array) -> None:
-        self.problem, self.who, self.centre = problem, who, centre
-        self.nodes = problem.nodes(who, centre)
-        self.now = problem.now[who]
-        rows = problem.rows(who, self.nodes)
+    def __init__(self, problem: SensitivityProblem, subset: Integers, centre: Array) -> None:
+        self.problem, self.subset, self.centre = problem, subset, centre
+        self.nodes = problem.nodes(subset, centre)
+        self.now = problem.now[subset]
+        rows = problem.rows(subset, self.nodes)
         self.rule = counterfactually(problem.decider)
         legal, accepted = decided(problem.decider, rows)
-        self.tilde = np.zeros(len(who)) if accepted is None else (~accepted).astype(float)
-        self.score = self.rule.score(rows) if isinstance(self.rule, LinearRule) else np.zeros(len(who))
+        self.tilde = np.zeros(len(subset)) if accepted is None else (~accepted).astype(float)
+        self.score = self.rule.score(rows) if isinstance(self.rule, LinearRule) else np.zeros(len(subset))
         if problem.method != "CF":
             self.around = Around.of(problem.found.test_pool, problem.metric.embed(legal), problem.k)
 
@@ -127,37 +127,37 @@ class Bounds:
         t: (R,) where the boxes are estimates -+ t standard errors.
         """
         problem = self.problem
-        ends = problem.effects.enclosure(problem.values[self.who], problem.change[self.who], low, high)
-        least, most = (problem.allowed(end) for end in ends)
-        tilde = self._tilde(t, least, most)
+        ends = problem.effects.enclosure(problem.values[self.subset], problem.change[self.subset], low, high)
+        lower, upper = (problem.allowed(end) for end in ends)
+        tilde = self._tilde(t, lower, upper)
         if problem.method == "CF":
-            refused = problem.found.refused[problem.index[self.who]]
+            refused = problem.found.refused[problem.index[self.subset]]
             return np.asarray(~refused | ((tilde[0] == tilde[1]) & ((tilde[0] == 0) == self.now)))
-        moved = np.maximum(np.abs(least - self.nodes), np.abs(most - self.nodes))
-        rho = self._length(moved)
+        move = np.maximum(np.abs(lower - self.nodes), np.abs(upper - self.nodes))
+        rho = self._length(move)
         fewest, largest = self.around.negatives(problem.k, rho, problem.found.test_pool.rounding)
-        held = self._constant(fewest, largest, *tilde)
-        still = np.flatnonzero((rho == 0) & ~held & (tilde[0] == tilde[1]))  # the very same test group, ties included
-        held[still] = problem.verdicts(self.who[still], self.centre[still]) == self.now[still]
-        return held
+        is_safe = self._constant(fewest, largest, *tilde)
+        fixed = np.flatnonzero((rho == 0) & ~is_safe & (tilde[0] == tilde[1]))  # the very same test group, ties included
+        is_safe[fixed] = problem.verdicts(self.subset[fixed], self.centre[fixed]) == self.now[fixed]
+        return is_safe
 
-    def _length(self, moved: Array) -> Array:
-        """Return (R,) the largest distance that a counterfactual moves if its nodes move by up to `moved` (R, m)."""
+    def _length(self, move: Array) -> Array:
+        """Return (R,) the largest distance that a counterfactual moves if its nodes move by up to `move` (R, m)."""
         metric = self.problem.metric
-        of = [self.problem.effects.nodes.index(name) if name in self.problem.effects.nodes else None for name in metric.numbers]
-        steps = np.column_stack([np.zeros((len(moved), 0)), *(moved[:, n] if n is not None else np.zeros(len(moved)) for n in of)])
+        index = [self.problem.effects.nodes.index(name) if name in self.problem.effects.nodes else None for name in metric.numbers]
+        steps = np.column_stack([np.zeros((len(move), 0)), *(move[:, n] if n is not None else np.zeros(len(move)) for n in index)])
         length = np.linalg.norm(steps @ np.abs(metric.linear), ord=metric.p, axis=1)
         return np.asarray(length * (1 + 1e-12))
 
-    def _tilde(self, t: Array | None, least: Array, most: Array) -> tuple[Array, Array]:
+    def _tilde(self, t: Array | None, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return (R,), (R,) least and largest refusal of the counterfactual, 0 or 1 each."""
         if self.problem.method == "CST w/o":  # CST w/o does not use the decision on the counterfactual
-            return np.zeros(len(least)), np.zeros(len(least))
-        still = (least == most).all(axis=1)
-        sure = still if not isinstance(self.rule, LinearRule) else still | self._decided(self.rule, t, least, most)
-        return np.where(sure, self.tilde, 0.0), np.where(sure, self.tilde, 1.0)
+            return np.zeros(len(lower)), np.zeros(len(lower))
+        fixed = (lower == upper).all(axis=1)
+        certain = fixed if not isinstance(self.rule, LinearRule) else fixed | self._decided(self.rule, t, lower, upper)
+        return np.where(certain, self.tilde, 0.0), np.where(certain, self.tilde, 1.0)
 
-    def _decided(self, rule: LinearRule, t: Array | None, least: Array, most: Array) -> Booleans:
+    def _decided(self, rule: LinearRule, t: Array | None, lower: Array, upper: Array) -> Booleans:
         """Return (R,) True where the rule's score stays on its side of the threshold: by intervals, or by corners with room for
         rounding."""
         problem = self.problem
@@ -166,42 +166,42 @@ class Bounds:
         score = self.score
         size = np.abs(score) + np.abs(self.nodes) @ np.abs(weights)
         with np.errstate(invalid="ignore"):  # an infinite end times a weight of 0 is NaN, which proves nothing
-            down = np.where(weights > 0, least - self.nodes, most - self.nodes) @ weights - PAD * size
-            up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
+            decrease = np.where(weights > 0, lower - self.nodes, upper - self.nodes) @ weights - PAD * size
+            increase = np.where(weights > 0, upper - self.nodes, lower - self.nodes) @ weights + PAD * size
         refused = self.tilde > 0
 
         def on_its_side(low: Array, high: Array) -> Booleans:
             end = np.where(refused, high, low)
             return np.asarray((accepts(rule, end) != refused) & np.isfinite(end))
 
-        sure = on_its_side(score + down, score + up)
+        certain = on_its_side(score + decrease, score + increase)
         if t is not None and (effects.errors > 0).sum() <= CORNERED and not any(effects.logarithmic):
-            room = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
+            margin = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
-            unmoved = rule.score(problem.rows(self.who, problem.values[self.who]))
-            sure |= on_its_side(unmoved + smallest - room, unmoved + largest + room) & self._unclipped(t)
-        return np.asarray(sure)
+            factual_score = rule.score(problem.rows(self.subset, problem.values[self.subset]))
+            certain |= on_its_side(factual_score + smallest - margin, factual_score + largest + margin) & self._unclipped(t)
+        return np.asarray(certain)
 
     def _corners(self, rule: LinearRule, t: Array) -> tuple[Array, Array]:
         """(R,), (R,) least and largest change of the score over the corners of boxes of size t (R,), unrounded and unclipped."""
         problem = self.problem
-        change = problem.change[self.who]
-        distinct, place = np.unique(change, axis=0, return_inverse=True)
-        least, most = np.empty(len(t)), np.empty(len(t))
-        for group, one in enumerate(distinct):
-            polynomial = scores(problem.effects, rule, one, problem.effects.corners)
-            mine = np.flatnonzero(place.reshape(-1) == group)
-            value = polynomial @ (t[mine] ** np.arange(polynomial.shape[1])[:, None])
-            least[mine], most[mine] = value.min(axis=0), value.max(axis=0)
-        return least, most
+        change = problem.change[self.subset]
+        distinct, inverse = np.unique(change, axis=0, return_inverse=True)
+        lower, upper = np.empty(len(t)), np.empty(len(t))
+        for group, direction in enumerate(distinct):
+            polynomial = scores(problem.effects, rule, direction, problem.effects.corners)
+            members = np.flatnonzero(inverse.reshape(-1) == group)
+            value = polynomial @ (t[members] ** np.arange(polynomial.shape[1])[:, None])
+            lower[members], upper[members] = value.min(axis=0), value.max(axis=0)
+        return lower, upper
 
     def _unclipped(self, t: Array) -> Booleans:
         """Return (R,) True where neither the nodes' ranges nor a decider's rounding has an effect within t."""
         problem = self.problem
         effects = replace(problem.effects, range=(None,) * len(problem.effects.nodes))
-        reach = t[:, None] * effects.errors
+        half_width = t[:, None] * effects.errors
         ends = effects.enclosure(
-            problem.values[self.who], problem.change[self.who], effects.estimates - reach, effects.estimates + reach
+            problem.values[self.subset], problem.change[self.subset], effects.estimates - half_width, effects.estimates + half_width
         )
         inside = np.ones(len(t), dtype=bool)
         for n, span in enumerate(problem.effects.range):
@@ -211,25 +211,25 @@ class Bounds:
 
     def _constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
         """Return (R,) True where the verdict is the same for all test groups with fewest .. largest negative decisions."""
-        problem, who = self.problem, self.who
-        ends = [problem.judged(who, fewest, accepted), problem.judged(who, largest, refused)]
-        same = (ends[0] == self.now) & (ends[1] == self.now)
+        problem, subset = self.problem, self.subset
+        ends = [problem.judged(subset, fewest, accepted), problem.judged(subset, largest, refused)]
+        constant = (ends[0] == self.now) & (ends[1] == self.now)
         if problem.verdict == "significant" and problem.terms.interval == "wald":  # its lower limit is convex, not monotone, in p_t
-            same &= self._least_limit(fewest + accepted, largest + refused) == self.now
-        return np.asarray(same)
+            constant &= self._least_limit(fewest + accepted, largest + refused) == self.now
+        return np.asarray(constant)
 
     def _least_limit(self, low: Array, high: Array) -> Booleans:
         """Return (R,) the verdict at the minimum of Wald's lower limit between low and high negative decisions."""
         ratio = (np.sqrt(5) - 1) / 2
 
         def limit(counter: Array) -> Array:
-            return self.problem.claims(self.who, counter, np.zeros(len(counter))).low
+            return self.problem.claims(self.subset, counter, np.zeros(len(counter))).low
 
         for _ in range(GOLDEN):
             left, right = high - ratio * (high - low), low + ratio * (high - low)
             smaller = limit(left) < limit(right)
             low, high = np.where(smaller, low, left), np.where(smaller, right, high)
-        return self.problem.judged(self.who, (low + high) / 2, np.zeros(len(low)))
+        return self.problem.judged(self.subset, (low + high) / 2, np.zeros(len(low)))
 
 
 CORNERED = 10
@@ -243,9 +243,9 @@ def _rounding_room(effects: Effects, t: Array) -> Array:
     for n, name in enumerate(effects.nodes):
         decimals = effects.decimals[n]
         room[:, n] = 0.0 if decimals is None else 0.5 * 10.0**-decimals
-        for k, one in enumerate(effects.coefficients):
-            if one.node == name and one.parent in effects.nodes:
-                room[:, n] += largest[:, k] * room[:, effects.nodes.index(one.parent)]
+        for k, coefficient in enumerate(effects.coefficients):
+            if coefficient.node == name and coefficient.parent in effects.nodes:
+                room[:, n] += largest[:, k] * room[:, effects.nodes.index(coefficient.parent)]
     return room
 
 
@@ -256,32 +256,32 @@ def refined(
 
     effort: parts to bound for each complainant.   progress(done, total) counts rounds.
     """
-    number = count()
+    counter = count()
     weight = _weights(problem)
-    loose = np.flatnonzero(problem.effects.errors > 0)
+    uncertain = np.flatnonzero(problem.effects.errors > 0)
     heaps: dict[int, list[Part]] = {
-        k: _slabs(float(safe[k]), float(upper[k]), loose, len(problem.effects), number)
+        k: _slabs(float(safe[k]), float(upper[k]), uncertain, len(problem.effects), counter)
         for k in np.flatnonzero(safe < upper).tolist()
     }
-    found = np.minimum(np.maximum(safe, 0.0), upper)
+    sizes = np.minimum(np.maximum(safe, 0.0), upper)
     rounds = -(-effort // AT_ONCE)
     for step in range(rounds):
-        taken: list[tuple[int, Part]] = []
+        batch: list[tuple[int, Part]] = []
         for k, heap in heaps.items():
-            taken += [(k, part) for part in _nearest(heap, float(upper[k]))]
-        if not taken:
+            batch += [(k, part) for part in _nearest(heap, float(upper[k]))]
+        if not batch:
             break
-        held = _held(problem, taken)
-        for (k, (near, _, low, high)), proved in zip(taken, held, strict=True):
+        verdicts = _held(problem, batch)
+        for (k, (distance, _, low, high)), proved in zip(batch, verdicts, strict=True):
             if not proved:
                 j = int(np.argmax(weight[k] * (high - low)))
                 for half_low, half_high in halved(low, high, j):
-                    heapq.heappush(heaps[k], (max(near, _nearness(half_low, half_high)), next(number), half_low, half_high))
+                    heapq.heappush(heaps[k], (max(distance, _nearness(half_low, half_high)), next(counter), half_low, half_high))
         if progress is not None:
             progress(step + 1, rounds)
     for k, heap in heaps.items():
-        found[k] = max(found[k], min(heap[0][0], upper[k]) if heap else upper[k])
-    return found
+        sizes[k] = max(sizes[k], min(heap[0][0], upper[k]) if heap else upper[k])
+    return sizes
 
 
 def _nearest(heap: list[Part], upper: float) -> list[Part]:
@@ -292,29 +292,29 @@ def _nearest(heap: list[Part], upper: float) -> list[Part]:
     return parts
 
 
-def _held(problem: SensitivityProblem, taken: list[tuple[int, Part]]) -> Booleans:
+def _held(problem: SensitivityProblem, batch: list[tuple[int, Part]]) -> Booleans:
     """Return True for each part in which the verdict is certainly the same throughout."""
-    who = np.array([k for k, _ in taken], dtype=np.int64)
-    low, high = (np.array([part[end] for _, part in taken]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))
-    found = np.empty(len(who), dtype=bool)
-    for start in range(0, len(who), SURROUNDINGS):
+    subset = np.array([k for k, _ in batch], dtype=np.int64)
+    low, high = (np.array([part[end] for _, part in batch]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))
+    held = np.empty(len(subset), dtype=bool)
+    for start in range(0, len(subset), SURROUNDINGS):
         part = slice(start, start + SURROUNDINGS)
         middle = low[part] + (high[part] - low[part]) / 2
-        found[part] = Bounds(problem, who[part], middle).holds(low[part], high[part])
-    return found
+        held[part] = Bounds(problem, subset[part], middle).holds(low[part], high[part])
+    return held
 
 
-def _slabs(safe: float, upper: float, loose: Integers, p: int, number: count[int]) -> list[Part]:
+def _slabs(safe: float, upper: float, uncertain: Integers, p: int, counter: count[int]) -> list[Part]:
     """Return the region between two boxes of sizes safe and upper: a slab on each side of every coefficient."""
     parts: list[Part] = []
-    for place, j in enumerate(loose.tolist()):
+    for position, j in enumerate(uncertain.tolist()):
         low, high = np.zeros(p), np.zeros(p)
-        low[loose], high[loose] = -upper, upper
-        low[loose[:place]], high[loose[:place]] = -safe, safe
+        low[uncertain], high[uncertain] = -upper, upper
+        low[uncertain[:position]], high[uncertain[:position]] = -safe, safe
         for ends in ((-upper, -safe), (safe, upper)):
-            one, other = low.copy(), high.copy()
-            one[j], other[j] = ends
-            parts.append((safe, next(number), one, other))
+            slab_low, slab_high = low.copy(), high.copy()
+            slab_low[j], slab_high[j] = ends
+            parts.append((safe, next(counter), slab_low, slab_high))
     heapq.heapify(parts)
     return parts
 
@@ -328,11 +328,11 @@ def _weights(problem: SensitivityProblem) -> Array:
     """Return (C, p) the move of a complainant's counterfactual by one standard error of each coefficient: it picks the halving."""
     effects = problem.effects
     weight = np.zeros((len(problem), len(effects)))
-    here = effects.counterfactuals(problem.values, problem.change, effects.estimates[None], bounded=False)[0]
-    spread = np.maximum(problem.values.std(axis=0), 1e-12) if len(problem) else np.ones(len(effects.nodes))
+    base = effects.counterfactuals(problem.values, problem.change, effects.estimates[None], bounded=False)[0]
+    scale = np.maximum(problem.values.std(axis=0), 1e-12) if len(problem) else np.ones(len(effects.nodes))
     for k in np.flatnonzero(effects.errors > 0).tolist():
         theta = effects.estimates.copy()
         theta[k] += effects.errors[k]
-        there = effects.counterfactuals(problem.values, problem.change, theta[None], bounded=False)[0]
-        weight[:, k] = (np.abs(there - here) / spread).sum(axis=1) + 1e-12
+        moved = effects.counterfactuals(problem.values, problem.change, theta[None], bounded=False)[0]
+        weight[:, k] = (np.abs(moved - base) / scale).sum(axis=1) + 1e-12
     return weight

@@ -71,7 +71,7 @@ class Sensitivity(Finding):
     @property
     def coefficient(self) -> list[str]:
         """(C) name of the coefficient that flips each verdict alone by the smallest change; "" where none was found."""
-        names = [one.name for one in self.effects.coefficients]
+        names = [coefficient.name for coefficient in self.effects.coefficients]
         return ["" if not len(t) or np.isinf(t.min()) else names[int(t.argmin())] for t in self.alone]
 
     def robust(self, t: float) -> tuple[float, float]:
@@ -90,8 +90,8 @@ class Sensitivity(Finding):
         lines = []
         for t in levels:
             robust, overturned = self.robust(t)
-            both = (self.safe[self.claims] < t) & (self.flip[self.claims] > t)
-            unknown = float(both.mean()) if self.claims.any() else float("nan")
+            is_open = (self.safe[self.claims] < t) & (self.flip[self.claims] > t)
+            unknown = float(is_open.mean()) if self.claims.any() else float("nan")
             lines.append({
                 "t": t, "claims": int(self.claims.sum()), "robust": robust, "overturned": overturned, "open": unknown,
             })
@@ -108,9 +108,9 @@ class Sensitivity(Finding):
     def coefficients(self) -> pd.DataFrame:
         """A line for each coefficient: estimate, error, and how many claims it overturns alone within 1.96 standard errors."""
         return pd.DataFrame([
-            {"coefficient": one.name, "estimate": one.estimate, "error": one.error,
+            {"coefficient": coefficient.name, "estimate": coefficient.estimate, "error": coefficient.error,
              "overturns": int((self.alone[self.claims, k] <= LEVELS[-1]).sum())}
-            for k, one in enumerate(self.effects.coefficients)
+            for k, coefficient in enumerate(self.effects.coefficients)
         ])
 
 
@@ -133,8 +133,8 @@ def sensitivity(
     check_is_fitted(tester)
     do = _intervention(tester, do)
     if method not in METHODS or method == "ST":
-        why = "asks no causal model, so nothing in it can be varied" if method == "ST" else "there is no such method"
-        raise QueryError(f"method {method!r}: {why}; choose 'CST', 'CST w/o' or 'CF'")
+        reason = "asks no causal model, so nothing in it can be varied" if method == "ST" else "there is no such method"
+        raise QueryError(f"method {method!r}: {reason}; choose 'CST', 'CST w/o' or 'CF'")
     if verdict not in ("positive", "significant") or (method == "CF" and verdict != "positive"):
         raise QueryError(f"verdict {verdict!r} of {method}: expected 'positive'" + ("" if method == "CF" else " or 'significant'"))
     if verdict == "significant" and tester.correction is not None:
@@ -148,49 +148,49 @@ def sensitivity(
         raise QueryError(f"most = {most}: expected a positive number of standard errors, such as 5")
     found = tester.test_one(do) if found is None else found
     claims = found.claims(method, min(found.k) if k is None else k)  # raises QueryError for claims that the test cannot make
-    now = claims.positive if verdict == "positive" else claims.significant
-    index = np.flatnonzero(now) if claims_only else np.arange(len(now))
+    verdicts = claims.positive if verdict == "positive" else claims.significant
+    index = np.flatnonzero(verdicts) if claims_only else np.arange(len(verdicts))
     problem = _problem(tester, do, found, errors, index, claims, verdict, most)
     rule = counterfactually(problem.decider)
     exact = method == "CF" and isinstance(rule, LinearRule) and problem.effects.plain
     if exact:
         assert isinstance(rule, LinearRule)
-        flips = _exactly(problem, rule)
-        below = flips.smallest
+        flips = _exact_flips(problem, rule)
+        lower = flips.smallest
     else:
         problem.effects.check_finite(problem.values, problem.change, most)
-        below = safe(problem, most)
-        flips = search(problem, below, most, progress=progress)
-        below = refined(problem, below, np.minimum(flips.smallest, most), effort=effort, progress=progress)
-    return _found(problem, do, below, flips, exact, most)
+        lower = safe(problem, most)
+        flips = search(problem, lower, most, progress=progress)
+        lower = refined(problem, lower, np.minimum(flips.smallest, most), effort=effort, progress=progress)
+    return _found(problem, do, lower, flips, exact, most)
 
 
-def _found(problem: SensitivityProblem, do: Mapping[str, Any], below: Array, flips: Flips, exact: bool, most: float) -> Sensitivity:
+def _found(problem: SensitivityProblem, do: Mapping[str, Any], lower: Array, flips: Flips, exact: bool, cap: float) -> Sensitivity:
     claims = problem.now
-    value = float((below[claims] >= LEVELS[-1]).mean()) if claims.any() else float("nan")
+    value = float((lower[claims] >= LEVELS[-1]).mean()) if claims.any() else float("nan")
     return Sensitivity(
         kind="sensitivity of situation testing to its causal model", value=value, method="exact" if exact else "bracket", seed=None,
         details={
             "do": in_words(do), "claims": int(claims.sum()),
-            "coefficients": [one.name for one in problem.effects.coefficients],
+            "coefficients": [coefficient.name for coefficient in problem.effects.coefficients],
         },
         do=dict(do), test=problem.method, k=problem.k, verdict=problem.verdict, effects=problem.effects,
-        complainants=problem.found.complainants[problem.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
-        alone=flips.alone, exact=exact, most=float("inf") if exact else most,
+        complainants=problem.found.complainants[problem.index], claims=claims, safe=lower, flip=flips.smallest, theta=flips.theta,
+        alone=flips.alone, exact=exact, most=float("inf") if exact else cap,
     )
 
 
 def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dict[str, Any]:
-    given = tester.interventions()
-    if do is None and len(given) > 1:
-        raise QueryError(f"do: the test has {len(given)} interventions; name one of {'; '.join(in_words(one) for one in given)}")
+    choices = tester.interventions()
+    if do is None and len(choices) > 1:
+        raise QueryError(f"do: the test has {len(choices)} interventions; name one of {'; '.join(in_words(d) for d in choices)}")
     model = tester.causal_model_
-    return dict(model.check(tester.frame_, given[0] if do is None else do))
+    return dict(model.check(tester.frame_, choices[0] if do is None else do))
 
 
 def _problem(
     tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers,
-    claims: Claims, verdict: Verdict, most: float,
+    claims: Claims, verdict: Verdict, cap: float,
 ) -> SensitivityProblem:
     frame, method = tester.frame_.iloc[found.complainants], claims.method
     read = may_read(tester.decider, tester.causal_model_.by_name) if method != "CST w/o" else ()
@@ -201,12 +201,12 @@ def _problem(
         raise QueryError(f"attribute {words[0]!r}: counts as a category, but its equation moves a number; drop it from categorical")
     base = tester.causal_model_.counterfactual(frame, do, seed=tester.seed)
     values, change = effects.values(frame.iloc[index]), effects.changes(frame, base)[index]
-    effects.check_categories(values, change, most)
+    effects.check_categories(values, change, cap)
     metric = found.metric
     if tester.preset == "paper":
         legal, _ = tester.counterfactual(do)
-        rest = tester.frame_.iloc[np.setdiff1d(np.arange(len(tester.frame_)), found.complainants)]
-        scaled = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
+        others = tester.frame_.iloc[np.setdiff1d(np.arange(len(tester.frame_)), found.complainants)]
+        scaled = Metric.of(metric.name, pd.concat([others, legal]), tester.attributes_, tester.categorical)
         metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
     return SensitivityProblem(
         effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=values, change=change,
@@ -214,7 +214,7 @@ def _problem(
     )
 
 
-def _exactly(problem: SensitivityProblem, rule: LinearRule) -> Flips:
+def _exact_flips(problem: SensitivityProblem, rule: LinearRule) -> Flips:
     """Return t* of CF under a rule. People who were not refused have no claim at any coefficients: their t* is infinite."""
     effects = problem.effects
     refused = problem.found.refused[problem.index]
