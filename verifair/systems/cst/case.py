@@ -236,11 +236,11 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
 
 def _people(tested: Intervention, neighbours: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return everybody in the groups (group, row, distance, weight, negative), and their rows of the table in the same order."""
-    parts, records = [], []
+    tables, records = [], []
     for key, group in GROUP.items():
         rows, distance, weight = neighbours[key]
         members = tested.frame.iloc[rows]
         columns = {"row": members.index, "distance": distance, "weight": weight, "negative": tested.negative[rows]}
-        parts.append(pd.DataFrame({"group": group, **columns}))
+        tables.append(pd.DataFrame({"group": group, **columns}))
         records.append(members)
-    return pd.concat(parts, ignore_index=True), pd.concat(records, ignore_index=True)
+    return pd.concat(tables, ignore_index=True), pd.concat(records, ignore_index=True)

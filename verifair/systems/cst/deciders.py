@@ -94,11 +94,11 @@ class EstimatorDecider:
         absent = [name for name in self.columns if name not in frame.columns]
         if absent:
             raise DataError(f"decision: the table has no column {absent[0]!r} that the classifier takes")
-        known = getattr(self.estimator, "classes_", None)
-        if known is not None and text(self.positive) not in [text(one) for one in known]:
-            raise QueryError(f"positive = {self.positive!r}: the classifier knows {', '.join(text(one) for one in known)}")
-        found = np.asarray(self.estimator.predict(frame[list(self.columns)]))
-        return np.array([text(one) == text(self.positive) for one in found.tolist()], dtype=bool)
+        classes = getattr(self.estimator, "classes_", None)
+        if classes is not None and text(self.positive) not in [text(label) for label in classes]:
+            raise QueryError(f"positive = {self.positive!r}: the classifier knows {', '.join(text(label) for label in classes)}")
+        predictions = np.asarray(self.estimator.predict(frame[list(self.columns)]))
+        return np.array([text(label) == text(self.positive) for label in predictions.tolist()], dtype=bool)
 
     @property
     def words(self) -> str:
@@ -129,15 +129,15 @@ class NetworkDecider:
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
         """Return (N,) decisions. Raises DataError for rows that do not fit the schema."""
-        found = np.empty(len(frame), dtype=bool)
+        result = np.empty(len(frame), dtype=bool)
         try:
             for part in blocks(len(frame)):
                 raw = self.schema.raw(frame.iloc[part])
-                found[part] = decisions(self.network, self.schema.encode(raw)) == self.good
+                result[part] = decisions(self.network, self.schema.encode(raw)) == self.good
         except DataError:
             self.schema.raw(frame)  # raises the same error, with the number of such rows among all
             raise
-        return found
+        return result
 
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:
         """Return the rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and (N,)
@@ -146,12 +146,12 @@ class NetworkDecider:
         for feature in self.schema.features:
             if not feature.numeric or feature.range is None or feature.source not in frame.columns:
                 continue
-            found = frame[feature.source].to_numpy(dtype=float)
+            values = frame[feature.source].to_numpy(dtype=float)
             low, high = feature.range
-            fits = np.clip(np.rint(found) if feature.kind == "integer" else found, low, high)
-            clipped |= (found < low) | (found > high)
-            if not np.array_equal(fits, found):
-                new[feature.source] = fits
+            allowed = np.clip(np.rint(values) if feature.kind == "integer" else values, low, high)
+            clipped |= (values < low) | (values > high)
+            if not np.array_equal(allowed, values):
+                new[feature.source] = allowed
         return new, clipped
 
     @property
@@ -183,14 +183,14 @@ class Recorded:
         if column.isna().any():
             row = int(np.argmax(column.isna().to_numpy()))
             raise DataError(f"decision: row {frame.index[row]} has no value in column {self.column!r}; drop undecided rows")
-        place, distinct = pd.factorize(column)
-        known = [text(one) for one in distinct]
-        if text(self.positive) not in known:
+        codes, distinct = pd.factorize(column)
+        texts = [text(value) for value in distinct]
+        if text(self.positive) not in texts:
             raise DataError(
-                f"decision: no row has {self.positive!r} in column {self.column!r}; found {', '.join(sorted(known)[:8])}: name the "
+                f"decision: no row has {self.positive!r} in column {self.column!r}; found {', '.join(sorted(texts)[:8])}: name the "
                 "favourable value (positive = ...)"
             )
-        return np.asarray(np.array([one == text(self.positive) for one in known])[place])
+        return np.asarray(np.array([label == text(self.positive) for label in texts])[codes])
 
     @property
     def words(self) -> str:
@@ -199,16 +199,16 @@ class Recorded:
 
 def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
     """Return counterfactuals as the decider takes them, and its decisions on them; None where nobody decides on them."""
-    counterfactual, who = taken(decider, counterfactual), counterfactually(decider)
-    if who is None:
+    counterfactual, judge = taken(decider, counterfactual), counterfactually(decider)
+    if judge is None:
         return counterfactual, None
-    return counterfactual, booleans(who.decide(counterfactual), len(counterfactual), "decisions on counterfactuals")
+    return counterfactual, booleans(judge.decide(counterfactual), len(counterfactual), "decisions on counterfactuals")
 
 
 def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
     """Return counterfactuals as the decider takes them: a network's schema rounds and clips."""
-    who = counterfactually(decider)
-    return who.legal(counterfactual)[0] if isinstance(who, NetworkDecider) else counterfactual
+    judge = counterfactually(decider)
+    return judge.legal(counterfactual)[0] if isinstance(judge, NetworkDecider) else counterfactual
 
 
 def counterfactually(decider: Decider) -> Decider | None:
@@ -233,5 +233,5 @@ def reads(decider: Decider) -> tuple[str, ...]:
 
 def may_read(decider: Decider, nodes: Iterable[str]) -> set[str]:
     """Return the columns that decisions on counterfactuals may depend on: those it is known to read, else any of `nodes`."""
-    known = set(reads(decider))
-    return known if known or counterfactually(decider) is None else set(nodes)
+    columns = set(reads(decider))
+    return columns if columns or counterfactually(decider) is None else set(nodes)

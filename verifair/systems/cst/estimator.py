@@ -80,8 +80,8 @@ class SituationTesting(TableEstimator):
 
     def interventions(self) -> tuple[dict[str, Any], ...]:
         """Return the interventions to test: each protected attribute alone, and with `intersectional` all of them jointly."""
-        alone = tuple({name: value} for name, value in self.do.items())
-        return (*alone, dict(self.do)) if self.intersectional and len(alone) > 1 else alone
+        single = tuple({name: value} for name, value in self.do.items())
+        return (*single, dict(self.do)) if self.intersectional and len(single) > 1 else single
 
     def counterfactual(self, do: Mapping[str, Any], *, seed: int | None = None) -> tuple[pd.DataFrame, Booleans | None]:
         """Return the counterfactuals of the complainants (C rows) under `do`, and the decisions on them (C,), None without any.
@@ -97,10 +97,10 @@ class SituationTesting(TableEstimator):
         """Return the nodes whose categories are drawn for counterfactuals under `do`, and affect attributes or decisions."""
         check_is_fitted(self)
         model = self.causal_model_
-        matter = {*may_read(self.decider, model.by_name), *self.attributes_}
+        relevant = {*may_read(self.decider, model.by_name), *self.attributes_}
         return tuple(
             name for name in model.descendants(list(do)) if isinstance(model.fitted[name], CategoricalMechanism)
-            and {name, *model.descendants(name)} & matter
+            and {name, *model.descendants(name)} & relevant
         )
 
     def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:
@@ -149,8 +149,8 @@ class SituationTesting(TableEstimator):
         """The columns by which people are compared, without the recorded decision (else all neighbours would be decided alike)."""
         if self.attributes is not None:
             return tuple(self.attributes)
-        apart = {*self.do, self._recorded}
-        return tuple(node.name for node in self.causal_model.nodes if node.name not in apart)
+        excluded = {*self.do, self._recorded}
+        return tuple(node.name for node in self.causal_model.nodes if node.name not in excluded)
 
     @property
     def _recorded(self) -> str | None:
@@ -179,11 +179,11 @@ class SituationTesting(TableEstimator):
             raise QueryError(
                 f"attributes: {self._recorded!r} is the decision itself; people alike in it are decided alike: leave it out"
             )
-        for name, least in (("seed", 0), ("threads", 1)):
+        for name, minimum in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             check_number(name, value, whole=True)
-            if value < least:
-                raise QueryError(f"{name} = {value}: expected {least} or more")
+            if value < minimum:
+                raise QueryError(f"{name} = {value}: expected {minimum} or more")
 
 
 def chance(
@@ -205,7 +205,7 @@ def chance(
     check_number("deals", deals, whole=True)
     if deals < 1:
         raise QueryError(f"deals = {deals}: expected 1 or more")
-    frame, columns, found = test.frame_, list(do), []
+    frame, columns, counts = test.frame_, list(do), []
     for deal in range(deals):
         order = np.random.default_rng([test.seed, deal]).permutation(len(frame))
         dealt = frame.assign(**{name: frame[name].iloc[order].set_axis(frame.index) for name in columns})
@@ -213,10 +213,10 @@ def chance(
             model = replace(test.causal_model_, fitted={}).fit(dealt, seed=test.seed)
         people = dealt.iloc[test.complainants(do, dealt)]
         tilde = taken(test.decider, model.counterfactual(people, do, seed=test.seed))
-        found.append(test.compared(dealt, tilde, do, parts=parts).counts())
+        counts.append(test.compared(dealt, tilde, do, parts=parts).counts())
         if progress is not None:
             progress(deal + 1, deals)
-    return pd.concat(found).groupby(["method", "k"], sort=False, as_index=False).mean()
+    return pd.concat(counts).groupby(["method", "k"], sort=False, as_index=False).mean()
 
 
 def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = UNKEPT) -> Iterator[dict[Method, Booleans]]:
@@ -230,12 +230,12 @@ def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Par
     check_number("draws", draws, whole=True)
     if draws < 1:
         raise QueryError(f"draws = {draws}: expected 1 or more")
-    k, one = min(found.k), found
+    k, situations = min(found.k), found
     for draw in range(draws):
         if draw:
             tilde, decisions = test.counterfactual(found.do, seed=test.seed + draw)
-            one = with_counterfactuals(
+            situations = with_counterfactuals(
                 found, test.frame_, tilde, decisions, k=k, own_scale=test.preset == "paper", threads=test.threads,
                 parts=parts,
             )
-        yield {method: one.claims(method, k).positive for method in one.methods}
+        yield {method: situations.claims(method, k).positive for method in situations.methods}

@@ -125,13 +125,13 @@ class DrawnCases(Shape):
     @classmethod
     def of(cls, draws: Sequence[Mapping[Method, Booleans]], *, k: int, seed: int, categories: Sequence[str]) -> DrawnCases:
         """Return what `estimator.redraws` found. seed: of the first draw."""
-        cases = {method: np.array([one[method] for one in draws]) for method in ORDER if method in draws[0]}
+        cases = {method: np.array([draw[method] for draw in draws]) for method in ORDER if method in draws[0]}
         lines = []
-        for method, found in cases.items():
-            by_draw = found.sum(axis=1).tolist()
+        for method, is_case in cases.items():
+            by_draw = is_case.sum(axis=1).tolist()
             lines.append({
                 "method": method, "k": k, "cases": by_draw[0], "mean": float(np.mean(by_draw)), "least": min(by_draw),
-                "most": max(by_draw), "in over half": int((found.mean(axis=0) > 0.5).sum()), "by draw": by_draw,
+                "most": max(by_draw), "in over half": int((is_case.mean(axis=0) > 0.5).sum()), "by draw": by_draw,
             })
         seeds = list(range(seed, seed + len(draws)))
         return cls(seeds=seeds, categories=list(categories), counts=pd.DataFrame(lines), cases=cases)
@@ -242,12 +242,12 @@ class Intervention(Shape):
         """Return how many people one method finds and another does not, for each k."""
         pairs: list[tuple[Method, Method]] = [("CST w/o", "ST"), ("ST", "CST w/o"), ("CST", "CF"), ("CF", "CST")]
         lines = []
-        for one, other in pairs:
-            if one not in self.methods or other not in self.methods:
+        for method, other in pairs:
+            if method not in self.methods or other not in self.methods:
                 continue
             for k in self.k:
-                only = self.found.claims(one, k).positive & ~self.found.claims(other, k).positive
-                lines.append({"found by": one, "not by": other, "k": k, "people": int(only.sum())})
+                difference = self.found.claims(method, k).positive & ~self.found.claims(other, k).positive
+                lines.append({"found by": method, "not by": other, "k": k, "people": int(difference.sum())})
         return pd.DataFrame(lines, columns=["found by", "not by", "k", "people"])
 
     @computed_field  # type: ignore[prop-decorator]
@@ -258,8 +258,8 @@ class Intervention(Shape):
         tilde = np.full(len(found.groups), np.nan) if found.refused_tilde is None else found.refused_tilde
         lines: list[tuple[Any, ...]] = []
         for g, name in enumerate(found.names):
-            mine = found.groups == g
-            lines.append((name, int(mine.sum()), float(found.refused[mine].mean()), float(tilde[mine].mean())))
+            members = found.groups == g
+            lines.append((name, int(members.sum()), float(found.refused[members].mean()), float(tilde[members].mean())))
         lines.append((self.name, len(pool), float(pool.negative.mean()), float(pool.negative.mean())))
         return pd.DataFrame(lines, columns=["group", "people", "negative", "counterfactual"])
 
@@ -270,10 +270,10 @@ class Intervention(Shape):
         lines: list[tuple[Any, ...]] = []
         for name in self.moved:
             before, after = self.before(name), self.tilde[name]
-            numbers = holds_numbers(before) and holds_numbers(after)
-            means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
+            numeric = holds_numbers(before) and holds_numbers(after)
+            means = (float(before.mean()), float(after.mean())) if numeric else (np.nan, np.nan)
             people = int(differing(before, after).sum())
-            lines.append((name, people, *means, "" if numbers else most_frequent_move(before, after)))
+            lines.append((name, people, *means, "" if numeric else most_frequent_move(before, after)))
         return pd.DataFrame(lines, columns=["attribute", "people", "before", "after", "moves"])
 
     @computed_field  # type: ignore[prop-decorator]
@@ -281,8 +281,8 @@ class Intervention(Shape):
     def claims(self) -> Annotated[pd.DataFrame, RowsOf(SituationClaim)]:
         """Claims at the smallest k of the people with a case by any method in any draw; claims.csv of --out has all claims."""
         k, draws = self.smallest, self.draws
-        found = [self.found.claims(m, k).positive if draws is None else draws.shares(m)[0] > 0 for m in self.methods]
-        people = self.rows.isin(self.rows[np.logical_or.reduce(found)])
+        is_case = [self.found.claims(m, k).positive if draws is None else draws.shares(m)[0] > 0 for m in self.methods]
+        people = self.rows.isin(self.rows[np.logical_or.reduce(is_case)])
 
         def parts() -> Iterator[pd.DataFrame]:
             return self.parts(sizes=[k], people=people)
@@ -301,17 +301,17 @@ class Intervention(Shape):
         names = np.array(found.names, dtype=object)[found.groups[people]]
         for method in self.methods if methods is None else methods:
             for k in self.k if sizes is None else sizes:
-                one = found.claims(method, k)
-                drawn: dict[str, Any] = {}
+                claim = found.claims(method, k)
+                draw_columns: dict[str, Any] = {}
                 if self.draws is not None:
                     shares = self.draws.shares(method) if k == self.smallest else (np.nan,) * 3
-                    drawn = dict(zip(("share of draws", "draws low", "draws high"), shares, strict=True))
+                    draw_columns = dict(zip(("share of draws", "draws low", "draws high"), shares, strict=True))
                 figures: dict[str, Any] = {
-                    "control": one.p_control, "test": one.p_test, "delta": one.delta, "low": one.low, "high": one.high,
-                    "p value": one.p_value, "case": one.positive, "significant": one.significant, **drawn,
+                    "control": claim.p_control, "test": claim.p_test, "delta": claim.delta, "low": claim.low, "high": claim.high,
+                    "p value": claim.p_value, "case": claim.positive, "significant": claim.significant, **draw_columns,
                 }
-                own = {name: values if np.ndim(values) == 0 else values[people] for name, values in figures.items()}
-                yield pd.DataFrame({"row": rows, "group": names, "method": method, "k": k, "n": one.n, **own})
+                selected = {name: values if np.ndim(values) == 0 else values[people] for name, values in figures.items()}
+                yield pd.DataFrame({"row": rows, "group": names, "method": method, "k": k, "n": claim.n, **selected})
 
     def claims_of(self, at: int) -> pd.DataFrame:
         """Return the claims of one complainant. at: their place among the complainants."""
@@ -320,20 +320,20 @@ class Intervention(Shape):
             for k in self.k:
                 one = self.found.claims(method, k)
                 shares = {"control": one.p_control[at], "test": one.p_test[at], "delta": one.delta[at]}
-                said = {"low": one.low[at], "high": one.high[at], "case": one.positive[at], "significant": one.significant[at]}
-                lines.append({"method": method, "k": k, **shares, **said})
+                limits = {"low": one.low[at], "high": one.high[at], "case": one.positive[at], "significant": one.significant[at]}
+                lines.append({"method": method, "k": k, **shares, **limits})
         return pd.DataFrame(lines)
 
     def line_of(self, place: int) -> str | None:
         """Return the sentence about the draws in a case file; None without drawn categories.   place: position in the table."""
         if self.draws is None or not self.draws.categories:
             return None
-        at = int(np.flatnonzero(self.found.complainants == place)[0])
-        said = []
+        index = int(np.flatnonzero(self.found.complainants == place)[0])
+        phrases = []
         for method in self.draws.cases:
-            share, low, high = (percent(float(one[at])) for one in self.draws.shares(method))
-            said.append(f"by {method} in {share}" + ("" if method == "ST" else f" ({low} .. {high})"))
-        return f"Over {len(self.draws.seeds)} draws of the counterfactual's categories it is a case {', '.join(said)}."
+            share, low, high = (percent(float(values[index])) for values in self.draws.shares(method))
+            phrases.append(f"by {method} in {share}" + ("" if method == "ST" else f" ({low} .. {high})"))
+        return f"Over {len(self.draws.seeds)} draws of the counterfactual's categories it is a case {', '.join(phrases)}."
 
     @cached_property
     def moved(self) -> list[str]:
@@ -348,14 +348,14 @@ class Intervention(Shape):
         """The complainants before and after: row, decisions in words, and each attribute twice."""
         tilde = self.found.refused_tilde
         names = list(dict.fromkeys([*self.found.do, *self.attributes, *self.moved]))
-        parts = beside({
+        columns = beside({
             "row": self.rows, "decision": decision(self.found.refused),
             "decision counterfactual": None if tilde is None else decision(tilde),
         }, [*names, *(f"{name} counterfactual" for name in names)])
         for name in names:
-            parts[name] = self.before(name).to_numpy()
-            parts[f"{name} counterfactual"] = self.tilde[name].to_numpy()
-        return pd.DataFrame(parts)
+            columns[name] = self.before(name).to_numpy()
+            columns[f"{name} counterfactual"] = self.tilde[name].to_numpy()
+        return pd.DataFrame(columns)
 
     def review(self, top: int) -> pd.DataFrame:
         """Return the `top` cases to look at first: significant ones, then by the difference at the smallest k, then at the largest.
@@ -380,20 +380,20 @@ def several(tests: Sequence[Intervention]) -> pd.DataFrame:
 
     A line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
     """
-    alone, joint = [one for one in tests if len(one.found.do) == 1], [one for one in tests if len(one.found.do) > 1]
-    if len(alone) < 2:
+    single, joint = [test for test in tests if len(test.found.do) == 1], [test for test in tests if len(test.found.do) > 1]
+    if len(single) < 2:
         return pd.DataFrame()
-    everybody = alone[0].found.complainants
-    for one in alone[1:]:
-        everybody = np.intersect1d(everybody, one.found.complainants)
+    people = single[0].found.complainants
+    for test in single[1:]:
+        people = np.intersect1d(people, test.found.complainants)
     lines = []
-    for method in alone[0].methods:
-        for k in alone[0].found.k:
-            each = [np.isin(everybody, one.found.complainants[one.found.claims(method, k).positive]) for one in alone]
-            both = joint[0].found.claims(method, k).positive.sum() if joint else np.nan
+    for method in single[0].methods:
+        for k in single[0].found.k:
+            is_case = [np.isin(people, test.found.complainants[test.found.claims(method, k).positive]) for test in single]
+            joint_count = joint[0].found.claims(method, k).positive.sum() if joint else np.nan
             lines.append({
-                "method": method, "k": k, "people": len(everybody), "multiple": int(np.logical_and.reduce(each).sum()),
-                "intersectional": float(both),
+                "method": method, "k": k, "people": len(people), "multiple": int(np.logical_and.reduce(is_case).sum()),
+                "intersectional": float(joint_count),
             })
     return pd.DataFrame(lines)
 
@@ -404,17 +404,17 @@ def decision(refused: Booleans) -> npt.NDArray[np.str_]:
 
 def differing(before: pd.Series, after: pd.Series) -> Booleans:
     """Return (N,) True where the value after differs from the one before; two missing values are the same."""
-    none = before.isna().to_numpy()
-    found = none != after.isna().to_numpy()
-    found[~none & ~found] = before.to_numpy()[~none & ~found] != after.to_numpy()[~none & ~found]
-    return np.asarray(found)
+    missing = before.isna().to_numpy()
+    differs = missing != after.isna().to_numpy()
+    differs[~missing & ~differs] = before.to_numpy()[~missing & ~differs] != after.to_numpy()[~missing & ~differs]
+    return np.asarray(differs)
 
 
 def most_frequent_move(before: pd.Series, after: pd.Series) -> str:
     """Return the most frequent change of a column of words, such as "Wife -> Husband (311)"."""
-    differ = differing(before, after)
-    pairs = before[differ].map(text).to_numpy() + " -> " + after[differ].map(text).to_numpy()
+    changed = differing(before, after)
+    pairs = before[changed].map(text).to_numpy() + " -> " + after[changed].map(text).to_numpy()
     if not len(pairs):
         return ""
-    counted = pd.Series(pairs).value_counts()
-    return f"{counted.index[0]} ({counted.iloc[0]:,})"
+    counts = pd.Series(pairs).value_counts()
+    return f"{counts.index[0]} ({counts.iloc[0]:,})"

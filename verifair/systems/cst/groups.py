@@ -36,17 +36,17 @@ def groups_under(
         raise DataError(f"do {in_words(do)}: nobody has {joint}, so there is no complainant; correct the values")
     if not test.any():
         raise DataError(f"do {in_words(do)}: no row has all of these values, so there is no test group; correct the values")
-    combination, place = np.unique(code[protected], axis=0, return_inverse=True)
-    named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
-    size = np.bincount(place)
-    kept = [n for n in np.argsort(named) if size[n] >= least]
+    combination, inverse = np.unique(code[protected], axis=0, return_inverse=True)
+    labels = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, levels, strict=True)) for levels in combination]
+    size = np.bincount(inverse)
+    kept = [n for n in np.argsort(labels) if size[n] >= least]
     if not kept:
         raise DataError(f"do {in_words(do)}: every group has fewer than {least} rows (largest: {size.max()}); choose a smaller k")
-    number = np.full(len(named), -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
+    new_index = np.full(len(labels), -1, dtype=np.int64)
+    new_index[kept] = np.arange(len(kept))
     group = np.full(len(frame), -1, dtype=np.int64)
-    group[protected] = number[place]
-    return tuple(named[n] for n in kept), group, test
+    group[protected] = new_index[inverse]
+    return tuple(labels[n] for n in kept), group, test
 
 
 def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
@@ -57,14 +57,14 @@ def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[s
     missing = int(frame[name].isna().sum())
     if missing:
         raise DataError(f"do {name} = {text(value)}: {missing} rows have no value in column {name!r}; drop such rows")
-    place, distinct = pd.factorize(frame[name])
-    words = [text(one) for one in distinct]
+    codes, distinct = pd.factorize(frame[name])
+    words = [text(level) for level in distinct]
     if text(value) not in words:
         raise DataError(f"do {name} = {text(value)}: no row has this value; found {', '.join(sorted(words)[:12])}")
-    first = words.index(text(value))
+    reference = words.index(text(value))
     swap = np.arange(len(words))
-    swap[[0, first]] = [first, 0]  # exchanges code 0 and that of do's value: its own inverse
-    return swap[place], [words[c] for c in swap]
+    swap[[0, reference]] = [reference, 0]  # exchanges code 0 and that of do's value: its own inverse
+    return swap[codes], [words[c] for c in swap]
 
 
 def in_words(do: Mapping[str, Any]) -> str:
@@ -76,7 +76,7 @@ def check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, tes
     """Raise DataError naming the smallest group and the largest k, if the group is too small."""
     sizes = {name: int((group == g).sum()) - 1 for g, name in enumerate(names)}
     sizes["the test group"] = int(test.sum())
-    name = min(sizes, key=lambda one: sizes[one])
+    name = min(sizes, key=lambda group_name: sizes[group_name])
     if max(k) > sizes[name]:
         others = " other" if name != "the test group" else ""
         raise DataError(
@@ -95,11 +95,11 @@ def check_k(k: Sequence[int]) -> tuple[int, ...]:
         raise QueryError(f"k = {k!r}: expected group sizes, such as (15, 30)")
     if not len(k):
         raise QueryError("k: no group size; give at least one, such as 15")
-    for one in k:
-        check_number("k", one, whole=True)
-        if one < 1:
-            raise QueryError(f"k = {one}: expected 1 or more")
-    return tuple(sorted({int(one) for one in k}))
+    for size in k:
+        check_number("k", size, whole=True)
+        if size < 1:
+            raise QueryError(f"k = {size}: expected 1 or more")
+    return tuple(sorted({int(size) for size in k}))
 
 
 def least_group(k: Sequence[int], small: Small) -> int:
@@ -111,5 +111,5 @@ def least_group(k: Sequence[int], small: Small) -> int:
 
 def left_out(frame: pd.DataFrame, do: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
     """Return the groups that are not tested: name -> number of rows."""
-    every, group, _ = groups_under(frame, do)
-    return {name: int((group == g).sum()) for g, name in enumerate(every) if name not in names}
+    all_names, group, _ = groups_under(frame, do)
+    return {name: int((group == g).sum()) for g, name in enumerate(all_names) if name not in names}

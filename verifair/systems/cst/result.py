@@ -31,7 +31,7 @@ from verifair.systems.results.words import listed
 Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
 FARTHEST = 5.0
 """Standard errors up to which flips are sought, and drawn."""
-OF = {"positive": "cases", "significant": "significant"}
+CLAIM_NAMES = {"positive": "cases", "significant": "significant"}
 
 
 class CstQuery(Shape):
@@ -140,7 +140,7 @@ class RobustClaims(Shape):
 
     @property
     def called(self) -> str:
-        return self.method if self.method == "CF" else f"{self.method}, {OF[self.verdict]}"
+        return self.method if self.method == "CF" else f"{self.method}, {CLAIM_NAMES[self.verdict]}"
 
 
 class ClaimRobustness(Shape):
@@ -149,21 +149,21 @@ class ClaimRobustness(Shape):
     claims: list[RobustClaims]
 
     @classmethod
-    def of(cls, model: SituationTesting, one: Intervention, progress: Progress | None = None) -> ClaimRobustness:
+    def of(cls, model: SituationTesting, test: Intervention, progress: Progress | None = None) -> ClaimRobustness:
         """Measure the robustness of the cases by CST (CST w/o where nobody decides on counterfactuals), and of the significant ones
         unless they are corrected for multiple testing. CF is asked for a linear rule alone, where the answer is exact; for
         networks `--certify` says more.
 
         Raises QueryError as `sensitivity` does, such as for mechanisms that are not linear.
         """
-        asked: list[tuple[Method, Verdict]] = [(one.ranking, "positive")]
-        asked += [] if one.found.terms.correction else [(one.ranking, "significant")]
-        asked += [("CF", "positive")] if isinstance(counterfactually(model.decider), LinearRule) else []
-        found = [
-            sensitivity(model, one.found.do, method=method, verdict=verdict, found=one.found, most=FARTHEST, progress=progress)
-            for method, verdict in asked
+        queries: list[tuple[Method, Verdict]] = [(test.ranking, "positive")]
+        queries += [] if test.found.terms.correction else [(test.ranking, "significant")]
+        queries += [("CF", "positive")] if isinstance(counterfactually(model.decider), LinearRule) else []
+        results = [
+            sensitivity(model, test.found.do, method=method, verdict=verdict, found=test.found, most=FARTHEST, progress=progress)
+            for method, verdict in queries
         ]
-        return cls(claims=[RobustClaims.of(one_, one.frame.index) for one_ in found])
+        return cls(claims=[RobustClaims.of(result, test.frame.index) for result in results])
 
     @property
     def name(self) -> str:
@@ -176,25 +176,25 @@ class ClaimRobustness(Shape):
     @property
     def table(self) -> pd.DataFrame:
         """A line for each claim: method, k, row, claim, safe and flip (standard errors), coefficient, alone."""
-        parts = [one.people.assign(claim=OF[one.verdict], method=one.method, k=one.k) for one in self.claims]
+        parts = [claim.people.assign(claim=CLAIM_NAMES[claim.verdict], method=claim.method, k=claim.k) for claim in self.claims]
         table = pd.concat(parts, ignore_index=True)
         return table[["method", "k", *(name for name in table if name not in ("method", "k"))]]
 
     def line_of(self, place: int) -> str | None:
         """Return the sentence of a case file. place: position in the table."""
-        said = []
-        for one in self.claims:
-            found = one.found
-            at = np.flatnonzero((found.complainants == place) & found.claims)
-            if not len(at):
+        sentences = []
+        for claim in self.claims:
+            found = claim.found
+            matches = np.flatnonzero((found.complainants == place) & found.claims)
+            if not len(matches):
                 continue
-            n = int(at[0])
-            words = {"positive": "the case", "significant": f"its significance by {one.method}"}
-            name = "CF" if one.method == "CF" else words[one.verdict]
+            n = int(matches[0])
+            words = {"positive": "the case", "significant": f"its significance by {claim.method}"}
+            name = "CF" if claim.method == "CF" else words[claim.verdict]
             flip = f"some {found.flip[n]:.3g} away overturn" if np.isfinite(found.flip[n]) else "none were found that overturn"
             alone = f" ({found.coefficient[n]} alone: {found.alone[n].min():.3g})" if found.coefficient[n] else ""
-            said.append(f"{name} holds for all coefficients within {found.safe[n]:.3g} standard errors, {flip} it{alone}")
-        return f"How wrong must the causal model be (k = {self.k})? {'; '.join(said)}." if said else None
+            sentences.append(f"{name} holds for all coefficients within {found.safe[n]:.3g} standard errors, {flip} it{alone}")
+        return f"How wrong must the causal model be (k = {self.k})? {'; '.join(sentences)}." if sentences else None
 
 
 class CoefficientLine(Shape):
@@ -267,7 +267,7 @@ class CertifiedDecisions(Shape):
             coefficients=found.coefficients(), categories=list(found.effects.categories), rows=len(found.rows),
             counts=CertifiedStatuses(**found.counts), unknown=found.reasons,
             clipped=int(found.clipped.sum()), seconds=found.seconds, people=people,
-            depends={int(found.rows[k]): one for k, one in found.dependences.items()},
+            depends={int(found.rows[k]): dependence for k, dependence in found.dependences.items()},
             certificate_file=str(file) if file else None, saved=saved, found=found,
         )
 
@@ -277,41 +277,41 @@ class CertifiedDecisions(Shape):
 
     def trust(self) -> list[str]:
         """Return the sentence that says what is proved; empty if nothing is."""
-        sure = self.counts.flips + self.counts.stays
-        each = f"the decision on the counterfactual of {sure:,} complainants under do({self.name}), for every coefficient in its"
-        return [f"{each} interval ({self.box}), {self.given} taken as given"] if sure else []
+        count = self.counts.flips + self.counts.stays
+        line = f"the decision on the counterfactual of {count:,} complainants under do({self.name}), for every coefficient in its"
+        return [f"{line} interval ({self.box}), {self.given} taken as given"] if count else []
 
     @property
     def given(self) -> str:
         """Assumptions of the proofs, in words."""
-        more = ["the categories of counterfactuals with their probabilities"] if self.categories else []
-        more += ["that the schema's constraints allow the counterfactual"] if self.found.constrained else []
-        return listed(["the equations", "the intervals", *more])
+        assumptions = ["the categories of counterfactuals with their probabilities"] if self.categories else []
+        assumptions += ["that the schema's constraints allow the counterfactual"] if self.found.constrained else []
+        return listed(["the equations", "the intervals", *assumptions])
 
     def line_of(self, place: int) -> str | None:
         """Return the sentence of a case file. place: position in the table."""
-        at = np.flatnonzero(self.found.rows == place)
-        if not len(at):
+        matches = np.flatnonzero(self.found.rows == place)
+        if not len(matches):
             return None
-        status = str(self.found.status[at[0]])
+        status = str(self.found.status[matches[0]])
         if status in (FLIPS, STAYS):
-            said = "otherwise than the person" if status == FLIPS else "as the person is"
-            but = f", but for {LEFT_OUT}" if self.categories else ""
-            but += f"; taken as given are {self.given}" if self.categories or self.found.constrained else ""
-            within = f"whatever the coefficients are in their intervals ({self.box})"
-            return f"Proved: the counterfactual is decided {said}, {within}{but}."
+            decision = "otherwise than the person" if status == FLIPS else "as the person is"
+            exceptions = f", but for {LEFT_OUT}" if self.categories else ""
+            exceptions += f"; taken as given are {self.given}" if self.categories or self.found.constrained else ""
+            condition = f"whatever the coefficients are in their intervals ({self.box})"
+            return f"Proved: the counterfactual is decided {decision}, {condition}{exceptions}."
         if status == DEPENDS:
-            low, high = self.found.otherwise[at[0]]
+            low, high = self.found.otherwise[matches[0]]
             if self.categories:
                 return (
                     "The decision on the counterfactual depends on its categories, or on the coefficients within their intervals "
                     f"({self.box}): by the causal model's probabilities, taken as given, it is decided otherwise with a "
                     f"probability of {low:.3f} .. {high:.3f}."
                 )
-            within = f"within their intervals ({self.box})"
-            return f"The decision on the counterfactual depends on the coefficients {within}: both are met."
-        why = REASONS[str(self.found.reason[at[0]])]
-        return f"Whether the decision on the counterfactual is the same for all coefficients is unknown: {why}."
+            condition = f"within their intervals ({self.box})"
+            return f"The decision on the counterfactual depends on the coefficients {condition}: both are met."
+        reason = REASONS[str(self.found.reason[matches[0]])]
+        return f"Whether the decision on the counterfactual is the same for all coefficients is unknown: {reason}."
 
 
 class CstResult(Result):
@@ -348,13 +348,13 @@ class CstResult(Result):
     @cached_property
     def trust(self) -> MeasuredTrust:
         return MeasuredTrust(
-            proved=[line for one in self.certified for line in one.trust()],
+            proved=[line for certified in self.certified for line in certified.trust()],
             measured=["shares of negative decisions, their differences and intervals, under the stated causal model"],
         )
 
-    def folder(self, one: Intervention) -> str:
+    def folder(self, test: Intervention) -> str:
         """Return the folder, within that of --out, of an intervention's figures and cases; "" if only one is tested."""
-        return f"{file_name(one.name)}/" if len(self.tests) > 1 else ""
+        return f"{file_name(test.name)}/" if len(self.tests) > 1 else ""
 
 
 ANSWERS = {"cst": CstResult}

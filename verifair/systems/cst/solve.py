@@ -52,8 +52,8 @@ class CstSubject:
     @property
     def network(self) -> NetworkDecider | None:
         """The network that decides on counterfactuals; None if no network does."""
-        who = counterfactually(self.decider)
-        return who if isinstance(who, NetworkDecider) else None
+        decider = counterfactually(self.decider)
+        return decider if isinstance(decider, NetworkDecider) else None
 
 
 def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
@@ -63,9 +63,9 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
         dataset, shipped = datasets.load(demo, inputs.data), datasets.causal_path(demo)
         path = settings.causal or shipped
         file = causal_file.load(path)
-        silent = not file.decision.model_fields_set  # the user's own graph, without a [decision]: the demo's decider stands
-        decider = decider_of(causal_file.load(shipped), shipped) if silent else decider_of(file, path)
-        options = f"--demo {demo}" if silent or path == shipped else _options(file)
+        undecided = not file.decision.model_fields_set  # the user's own graph, without a [decision]: the demo's decider stands
+        decider = decider_of(causal_file.load(shipped), shipped) if undecided else decider_of(file, path)
+        options = f"--demo {demo}" if undecided or path == shipped else _options(file)
         return CstSubject(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}", options=options)
     if settings.causal is None:
         raise QueryError(
@@ -85,8 +85,8 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     columns = [*(node.name for node in file.nodes), *reads(decider), *recorded]
     facts = [*recorded, *settings.do, *file.situation.do]
     data = Stream.of(inputs.data)
-    if isinstance(who := counterfactually(decider), NetworkDecider):
-        data = data.changed(who.schema.with_missing)
+    if isinstance(network_decider := counterfactually(decider), NetworkDecider):
+        data = data.changed(network_decider.schema.with_missing)
     data, settled = data.settled(inputs.missing, columns, facts=facts)
     return CstSubject(
         frame=data.stored, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
@@ -103,35 +103,35 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
 
     Recorded decisions of the file's column apply to the rows; a rule or network that is also named decides on counterfactuals.
     """
-    said = file.decision
-    who: Decider | None = None
-    if said.weights is not None:
-        who = LinearRule(weights=said.weights, above=said.above, at_least=said.at_least)
+    decision = file.decision
+    decider: Decider | None = None
+    if decision.weights is not None:
+        decider = LinearRule(weights=decision.weights, above=decision.above, at_least=decision.at_least)
     elif file.network_path is not None and file.schema_path is not None:
-        who = NetworkDecider(network=read_model(file.network_path), schema=Schema.load(file.schema_path), good=said.good)
-    if said.column is not None:
-        return Recorded(column=said.column, positive=said.positive, counterfactual=who)
-    if who is None:
+        decider = NetworkDecider(network=read_model(file.network_path), schema=Schema.load(file.schema_path), good=decision.good)
+    if decision.column is not None:
+        return Recorded(column=decision.column, positive=decision.positive, counterfactual=decider)
+    if decider is None:
         raise SchemaError(
             f"{path}: nobody decides; name in [decision] a column with its positive value, weights with above or at_least, or "
             "network and schema; or pass MODEL and --schema"
         )
-    return who
+    return decider
 
 
 def testing(settings: CstSettings, subject: CstSubject, work: Work) -> SituationTesting:
     """Return the fitted test that the settings describe. Raises QueryError, DataError, SchemaError."""
-    file, own = subject.file.situation, settings.model_fields_set & set(Situation.model_fields)
-    said: dict[str, Any] = {name: getattr(file, name) for name in file.model_fields_set}
-    said |= {name: getattr(settings, name) for name in own}
-    if said.get("preset") is not None:
-        beside = own if "preset" in own else set(said)  # the command line takes precedence over the file
-        named = [option for name, option in OF_PRESET.items() if name in beside]
-        if named:
-            sets = ", ".join(OF_PRESET.values())
-            raise QueryError(f"--preset {said['preset']} sets {sets} itself: drop it, or drop your {named[0]}")
+    file, given = subject.file.situation, settings.model_fields_set & set(Situation.model_fields)
+    parameters: dict[str, Any] = {name: getattr(file, name) for name in file.model_fields_set}
+    parameters |= {name: getattr(settings, name) for name in given}
+    if parameters.get("preset") is not None:
+        explicit = given if "preset" in given else set(parameters)  # the command line takes precedence over the file
+        conflicts = [option for name, option in OF_PRESET.items() if name in explicit]
+        if conflicts:
+            names = ", ".join(OF_PRESET.values())
+            raise QueryError(f"--preset {parameters['preset']} sets {names} itself: drop it, or drop your {conflicts[0]}")
     model = CausalModel(nodes=subject.file.nodes)
-    do = said.pop("do", {})
+    do = parameters.pop("do", {})
     if not do:
         raise QueryError(
             "cst needs a question: pass --do ATTRIBUTE=VALUE, the value of the not protected, or write do = { ATTRIBUTE = VALUE } "
@@ -140,11 +140,11 @@ def testing(settings: CstSettings, subject: CstSubject, work: Work) -> Situation
     for name in do:
         if name not in model.graph:
             raise QueryError(f"{subject.asked}do {name}: is no node of the causal model; {nearest(name, model.graph)}")
-    for name in said.get("attributes") or ():
+    for name in parameters.get("attributes") or ():
         if name not in subject.frame.columns:
-            where = f"{subject.asked}attribute" if "attributes" in own else f"{subject.path}: [situation]: attribute"
-            raise DataError(f"{where} {name}: the table has no such column; {nearest(name, map(str, subject.frame.columns))}")
-    return SituationTesting(model, subject.decider, do=do, seed=work.seed, threads=work.jobs, **said).fit(subject.frame)
+            origin = f"{subject.asked}attribute" if "attributes" in given else f"{subject.path}: [situation]: attribute"
+            raise DataError(f"{origin} {name}: the table has no such column; {nearest(name, map(str, subject.frame.columns))}")
+    return SituationTesting(model, subject.decider, do=do, seed=work.seed, threads=work.jobs, **parameters).fit(subject.frame)
 
 
 def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
@@ -161,9 +161,9 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
 
 def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts) -> CstResult:
     test = testing(settings, subject, work)
-    named = named_cases(test, settings.case)
+    case_rows = named_cases(test, settings.case)
     _check_linear(test, settings)
-    asked = test.interventions()
+    interventions = test.interventions()
     tests: list[Intervention] = []
     robust: list[ClaimRobustness] = []
     proved: list[CertifiedDecisions] = []
@@ -172,95 +172,95 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
     try:
         _test(test, settings, work, tests, parts)
         if settings.sensitivity:
-            robust, late = _robustness(test, tests, work)
-            notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if late else []
+            robust, timed_out = _robustness(test, tests, work)
+            notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if timed_out else []
         if settings.certify is not None:
-            proved = _certified(settings.certify, subject, test, [one.found.do for one in tests], work)
+            proved = _certified(settings.certify, subject, test, [result.found.do for result in tests], work)
     except KeyboardInterrupt:
         if not tests:
-            kept = "" if parts.again else ": nothing is kept"
-            raise Interrupted(f"interrupted before the first intervention was tested{kept}") from None
+            note = "" if parts.again else ": nothing is kept"
+            raise Interrupted(f"interrupted before the first intervention was tested{note}") from None
         stopped = True
-    unmeasured = [one.name for one in tests if settings.chance and one.chance is None]
+    unmeasured = [result.name for result in tests if settings.chance and result.chance is None]
     if unmeasured:
-        named_ = "), do(".join(unmeasured)
-        notes.insert(0, f"What chance finds (--chance) was not finished for do({named_}): there was no time.")
+        names = "), do(".join(unmeasured)
+        notes.insert(0, f"What chance finds (--chance) was not finished for do({names}): there was no time.")
     undrawn = "" if settings.draws is None else ", ".join(_undrawn(settings.draws, tests))
     notes += [f"Of the {settings.draws} draws asked for there are {undrawn}: there was no time for more."] if undrawn else []
     if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     network = subject.network
-    parts.whole = not stopped and not notes and len(tests) == len(asked)
+    parts.whole = not stopped and not notes and len(tests) == len(interventions)
     return CstResult(
         query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
-        not_tested=[in_words(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
+        not_tested=[in_words(do) for do in interventions[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
         model_sha256=None if network is None else network.network.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
         interrupted=parts.told("what was tested until then is kept") if stopped else None, model=test,
         causal_file=subject.path.name,
         differing=differing(test), top=work.top, to_folder=work.folder is not None,
-        cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),
+        cases=_cases(test, tests, case_rows, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),
     )
 
 
-def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[Intervention], parts: Parts) -> None:
-    """Test the interventions in turn and append the results to `done`, whole tests only. Raises OutOfTime before the first."""
+def _test(test: SituationTesting, settings: CstSettings, work: Work, results: list[Intervention], parts: Parts) -> None:
+    """Test the interventions in turn and append the results to `results`, whole tests only. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
             label = f"do({in_words(do)}), searches"
             with work.bar(label) as progress:
-                done.append(Intervention.of(test, do, work.stopping(label, progress), parts))
+                results.append(Intervention.of(test, do, work.stopping(label, progress), parts))
             if settings.chance:
                 label = f"do({in_words(do)}), deals"
                 with work.bar(label) as progress:
-                    dealt = chance(test, do, deals=settings.chance, progress=work.stopping(label, progress), parts=parts)
-                done[-1] = done[-1].model_copy(update={"chance": dealt})
+                    by_chance = chance(test, do, deals=settings.chance, progress=work.stopping(label, progress), parts=parts)
+                results[-1] = results[-1].model_copy(update={"chance": by_chance})
             if settings.draws is not None:
-                _redraw(test, settings.draws, work, done, parts)
+                _redraw(test, settings.draws, work, results, parts)
     except OutOfTime:
-        if not done:
+        if not results:
             raise
 
 
-def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervention], parts: Parts) -> None:
+def _redraw(test: SituationTesting, draws: int, work: Work, results: list[Intervention], parts: Parts) -> None:
     """Redraw the categories of the last intervention's counterfactuals; keep the draws if there are two or more."""
-    one, label, drawn = done[-1], f"do({done[-1].name}), draws", []
-    categories = test.drawn(one.found.do)
+    result, label, redrawn = results[-1], f"do({results[-1].name}), draws", []
+    categories = test.drawn(result.found.do)
     try:
         if categories:
             with work.bar(label) as progress:
-                tell = work.stopping(label, progress)
-                for cases in redraws(test, one.found, draws=draws, parts=parts):
-                    drawn.append(cases)
-                    tell(len(drawn), draws)
+                report = work.stopping(label, progress)
+                for cases in redraws(test, result.found, draws=draws, parts=parts):
+                    redrawn.append(cases)
+                    report(len(redrawn), draws)
         else:
-            drawn += redraws(test, one.found, draws=1)
+            redrawn += redraws(test, result.found, draws=1)
     finally:
-        if len(drawn) > 1 or not categories:
-            found = DrawnCases.of(drawn, k=one.smallest, seed=test.seed, categories=categories)
-            done[-1] = one.model_copy(update={"draws": found})
+        if len(redrawn) > 1 or not categories:
+            drawn_cases = DrawnCases.of(redrawn, k=result.smallest, seed=test.seed, categories=categories)
+            results[-1] = result.model_copy(update={"draws": drawn_cases})
 
 
 def _undrawn(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
     """Yield a line for each intervention with fewer draws than asked for (the test itself counts as one)."""
-    for one in tests:
-        done = 1 if one.draws is None else len(one.draws.seeds)
-        if done < draws and (one.draws is None or one.draws.categories):
-            yield f"{done} for do({one.name})"
+    for test in tests:
+        count = 1 if test.draws is None else len(test.draws.seeds)
+        if count < draws and (test.draws is None or test.draws.categories):
+            yield f"{count} for do({test.name})"
 
 
 def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[ClaimRobustness], bool]:
     """Return the robustness of each intervention's claims, and True if the time ran out."""
-    out = []
+    results = []
     try:
-        for one in tests:
-            label = f"do({one.name}), sensitivity"
+        for result in tests:
+            label = f"do({result.name}), sensitivity"
             with work.bar(label) as progress:
-                out.append(ClaimRobustness.of(test, one, work.stopping(label, progress)))
+                results.append(ClaimRobustness.of(test, result, work.stopping(label, progress)))
     except OutOfTime:
         return [], True
-    return out, False
+    return results, False
 
 
 def _certified(
@@ -272,21 +272,21 @@ def _certified(
     """
     decider = subject.network
     assert decider is not None, "checked before the run"
-    out = []
-    for number, do in enumerate(interventions):
+    results = []
+    for index, do in enumerate(interventions):
         with work.bar(f"certified, do({in_words(do)})") as progress:
-            found = certify_counterfactuals(
+            certified = certify_counterfactuals(
                 test.causal_model_, decider.network, decider.schema, test.frame_, do=do, level=level,
-                budget=work.budget(1 / (len(interventions) - number)), progress=progress,
+                budget=work.budget(1 / (len(interventions) - index)), progress=progress,
             )
-        beside = work.certificate and _beside(work.certificate, in_words(do))
-        own = work if len(interventions) == 1 else replace(work, certificate=beside)
-        file, saved = own.save_proof(found.certificate, "nothing was proved")
-        out.append(CertifiedDecisions.of(found, rows=test.frame_.index, file=file, saved=saved))
-    return out
+        path = work.certificate and _certificate_path(work.certificate, in_words(do))
+        own_work = work if len(interventions) == 1 else replace(work, certificate=path)
+        file, saved = own_work.save_proof(certified.certificate, "nothing was proved")
+        results.append(CertifiedDecisions.of(certified, rows=test.frame_.index, file=file, saved=saved))
+    return results
 
 
-def _beside(certificate: Path, name: str) -> Path:
+def _certificate_path(certificate: Path, name: str) -> Path:
     """Return the file name of one intervention's certificate: proof.json.gz becomes proof-sex-Male.json.gz."""
     stem, dot, suffix = certificate.name.partition(".")
     return certificate.with_name(f"{stem}-{file_name(name)}{dot}{suffix}")
@@ -297,19 +297,19 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
 
     Raises QueryError, before the run, for a row that is no complainant of any intervention.
     """
-    asked = model.interventions()
-    complainants = [model.complainants(do) for do in asked]
-    out: list[list[int]] = [[] for _ in asked]
+    interventions = model.interventions()
+    complainants = [model.complainants(do) for do in interventions]
+    positions: list[list[int]] = [[] for _ in interventions]
     for name in dict.fromkeys(named):
-        refused = []
-        for n, do in enumerate(asked):
+        errors = []
+        for n, do in enumerate(interventions):
             try:
-                out[n].append(place_of(model.frame_, do, complainants[n], name))
+                positions[n].append(place_of(model.frame_, do, complainants[n], name))
             except QueryError as error:  # it may be a complainant of another intervention
-                refused.append(error)
-        if len(refused) == len(asked):
-            raise refused[0]
-    return out
+                errors.append(error)
+        if len(errors) == len(interventions):
+            raise errors[0]
+    return positions
 
 
 def _check_certify(settings: CstSettings, subject: CstSubject) -> None:
@@ -321,8 +321,8 @@ def _check_certify(settings: CstSettings, subject: CstSubject) -> None:
 def _check_linear(model: SituationTesting, settings: CstSettings) -> None:
     """Raise QueryError where --sensitivity or --certify cannot vary the equations, such as those of categories; before the run."""
     certify = settings.certify is not None
-    read_ = reads(model.decider) if settings.sensitivity or certify else ()
-    needed = {*read_, *(model.attributes_ if settings.sensitivity else ())}
+    read_columns = reads(model.decider) if settings.sensitivity or certify else ()
+    needed = {*read_columns, *(model.attributes_ if settings.sensitivity else ())}
     for do in model.interventions() if needed else ():
         try:
             Effects.of(model.causal_model_, model.causal_model_.check(model.frame_, do), needed=needed)
@@ -331,36 +331,36 @@ def _check_linear(model: SituationTesting, settings: CstSettings) -> None:
 
 
 def _cases(
-    model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int,
-    more: Sequence[Intervention | CertifiedDecisions | ClaimRobustness],
+    model: SituationTesting, tests: Sequence[Intervention], case_rows: Sequence[Sequence[int]], count: int,
+    findings: Sequence[Intervention | CertifiedDecisions | ClaimRobustness],
 ) -> tuple[tuple[Case, ...], ...]:
     """Return cases for each test: the rows that were named, or the first `count` to review where none was.
 
-    more: further findings about complainants, for their files.
+    findings: further findings about complainants, for their files.
     """
 
     def notes(name: str, place: int) -> list[str]:
-        return [line for one in more if one.name == name and (line := one.line_of(place)) is not None]
+        return [line for finding in findings if finding.name == name and (line := finding.line_of(place)) is not None]
 
-    chosen = named if any(named) else [one.review(count)["place"].tolist() for one in tests]
+    positions = case_rows if any(case_rows) else [finding.review(count)["place"].tolist() for finding in tests]
     return tuple(
-        tuple(Case.of(one, model.causal_model_, place, seed=model.seed, notes=notes(one.name, place)) for place in places)
-        for one, places in zip(tests, chosen, strict=False)  # Ctrl-C may have left some interventions out
+        tuple(Case.of(finding, model.causal_model_, place, seed=model.seed, notes=notes(finding.name, place)) for place in places)
+        for finding, places in zip(tests, positions, strict=False)  # Ctrl-C may have left some interventions out
     )
 
 
 def differing(model: SituationTesting) -> str | None:
     """Return a line if the decider on counterfactuals disagrees with recorded decisions; None if not."""
-    who = counterfactually(model.decider)
-    if who is None or who is model.decider:
+    decider = counterfactually(model.decider)
+    if decider is None or decider is model.decider:
         return None
     try:
-        others = int((who.decide(model.frame_) != model.decisions_).sum())
+        count = int((decider.decide(model.frame_) != model.decisions_).sum())
     except DataError:  # the network's schema does not fit the rows; it decides on counterfactuals only
         return None
-    if not others:
+    if not count:
         return None
     return (
-        f"Of the rows it decides {others:,} ({100 * others / len(model.decisions_):.1f} %) otherwise than is recorded: between a "
+        f"Of the rows it decides {count:,} ({100 * count / len(model.decisions_):.1f} %) otherwise than is recorded: between a "
         "person and the counterfactual that may be all that differs (CF, CST)."
     )

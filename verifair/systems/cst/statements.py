@@ -38,17 +38,17 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     data, rows = subject.some(settings.rows, work.seed)
     path = subject.inside(TITLE, "causal", str(settings.causal))
     decider = NetworkDecider(network=subject.network, schema=subject.schema)
-    asked = CstSubject(
+    cst_subject = CstSubject(
         frame=data.frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
         asked=f"[{TITLE}]: ",
     )
-    result = solve(settings.model_copy(update={"cases": 0}), asked, work).whole()
+    result = solve(settings.model_copy(update={"cases": 0}), cst_subject, work).whole()
     statements: list[Statement] = []
     evidence: list[Evidence] = []
-    for n, one in enumerate(result.tests):
-        statements += measured(one)
+    for n, test in enumerate(result.tests):
+        statements += measured(test)
         if result.certified:
-            proof = _kept(result.certified[n], subject, work)
+            proof = _save_proofs(result.certified[n], subject, work)
             evidence += [] if proof is None else [proof]
             statements.append(_certified(result.certified[n], proof))
     missing = (*map(missing_line, result.not_tested), *result.notes)
@@ -62,8 +62,8 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
             f"refused more often? Statistical evidence ({result.query.distance} distance), not proof; the causal model is assumed."
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
-        pictures=(_graph(result), *(_picture(n, one) for n, one in enumerate(result.tests))),
-        tables=tuple(table for one in result.tests for table in (_counts(one), _review(one))), evidence=tuple(evidence),
+        pictures=(_graph(result), *(_picture(n, test) for n, test in enumerate(result.tests))),
+        tables=tuple(table for test in result.tests for table in (_counts(test), _review(test))), evidence=tuple(evidence),
         settings={
             "causal": str(settings.causal), "do": result.query.do, "k": result.query.k, "tau": result.query.tau, "rows": rows,
             "certify": settings.certify, "draws": settings.draws, "seed": work.seed,
@@ -75,69 +75,69 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     )
 
 
-def measured(one: Intervention) -> Iterator[Statement]:
-    own = one.counts[(one.counts["method"] == one.ranking) & (one.counts["k"] == one.smallest)].iloc[0]
-    people, sure, cases = one.complainants, int(own["significant"]), int(own["cases"])
-    others, terms, by_chance = " or ".join(one.found.names), one.found.terms, one.expected_significant_by_chance
-    more = "more often" if terms.direction == "negative" else "less often"
-    more += f" (by more than {terms.tau:g})" if terms.tau else ""
+def measured(test: Intervention) -> Iterator[Statement]:
+    counts = test.counts[(test.counts["method"] == test.ranking) & (test.counts["k"] == test.smallest)].iloc[0]
+    people, count, cases = test.complainants, int(counts["significant"]), int(counts["cases"])
+    groups, terms, by_chance = " or ".join(test.found.names), test.found.terms, test.expected_significant_by_chance
+    degree = "more often" if terms.direction == "negative" else "less often"
+    degree += f" (by more than {terms.tau:g})" if terms.tau else ""
     if terms.correction is not None:
-        expected, enough = f"on average at most {100 * terms.alpha:.3g} % of these are due to chance (Benjamini-Hochberg)", 0.0
+        expected, threshold = f"on average at most {100 * terms.alpha:.3g} % of these are due to chance (Benjamini-Hochberg)", 0.0
     else:
-        expected, enough = f"chance alone would give about {by_chance:.0f}", by_chance
+        expected, threshold = f"chance alone would give about {by_chance:.0f}", by_chance
     yield Statement(
-        text=f"For {of(sure, people)} people with {others}, the {one.smallest} people most similar to them are refused "
-        f"significantly {more} than the {one.smallest} most similar to them as they would be with {one.name} ({expected}).",
-        standing=Standing.MEASURED, tone=Tone.WATCH if sure > enough else Tone.PLAIN, headline=True,
-        brief=f"{of(sure, people)} with {others}: people like them are refused significantly {more} than people like them as "
-        f"they would be with {one.name} ({expected}).",
+        text=f"For {of(count, people)} people with {groups}, the {test.smallest} people most similar to them are refused "
+        f"significantly {degree} than the {test.smallest} most similar to them as they would be with {test.name} ({expected}).",
+        standing=Standing.MEASURED, tone=Tone.WATCH if count > threshold else Tone.PLAIN, headline=True,
+        brief=f"{of(count, people)} with {groups}: people like them are refused significantly {degree} than people like them as "
+        f"they would be with {test.name} ({expected}).",
     )
     yield Statement(
-        text=f"For {of(cases, people)} of them it is {more}, significantly or not (a case each).", standing=Standing.MEASURED,
+        text=f"For {of(cases, people)} of them it is {degree}, significantly or not (a case each).", standing=Standing.MEASURED,
         tone=Tone.PLAIN,
     )
-    if one.draws is not None and one.draws.categories:
-        drawn = one.draws.counts.set_index("method").loc[one.ranking]
+    if test.draws is not None and test.draws.categories:
+        draws = test.draws.counts.set_index("method").loc[test.ranking]
         yield Statement(
-            text=f"Counterfactuals are drawn in part ({', '.join(one.draws.categories)}): {len(one.draws.seeds)} draws give "
-            f"{drawn['least']:,} to {drawn['most']:,} such cases, {drawn['mean']:,.1f} on average, and {drawn['in over half']:,} "
+            text=f"Counterfactuals are drawn in part ({', '.join(test.draws.categories)}): {len(test.draws.seeds)} draws give "
+            f"{draws['least']:,} to {draws['most']:,} such cases, {draws['mean']:,.1f} on average, and {draws['in over half']:,} "
             "people are a case in more than half of the draws.",
             standing=Standing.MEASURED, tone=Tone.PLAIN,
         )
-    if one.found.refused_tilde is not None:
-        refused, tilde = one.found.refused, one.found.refused_tilde
+    if test.found.refused_tilde is not None:
+        refused, tilde = test.found.refused, test.found.refused_tilde
         better, worse = int((refused & ~tilde).sum()), int((~refused & tilde).sum())
         yield Statement(
-            text=f"If the model decided on their counterfactuals with {one.name}, {of(better, people)} people with {others} would "
+            text=f"If the model decided on their counterfactuals with {test.name}, {of(better, people)} people with {groups} would "
             f"no longer be refused, and {worse:,} would be refused who are not now.",
             standing=Standing.MEASURED, tone=Tone.WATCH if better else Tone.PLAIN,
         )
-    if one.left_out:
-        names = ", ".join(f"{name} ({rows:,})" for name, rows in one.left_out.items())
+    if test.left_out:
+        names = ", ".join(f"{name} ({rows:,})" for name, rows in test.left_out.items())
         yield Statement(text=f"Not tested, because they are too few: {names}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
 
 
-def _kept(one: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | None:
+def _save_proofs(certified: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | None:
     """Save the proofs beside the page and re-check them; None where nothing is proved."""
-    if one.found.certificate is None:
+    if certified.found.certificate is None:
         return None
     return work.keep(
-        f"cst-{called(one.name)}.json.gz", one.found.certificate,
-        f"Decisions on counterfactuals with {one.name}, for every coefficient in its interval ({one.box}).",
+        f"cst-{called(certified.name)}.json.gz", certified.found.certificate,
+        f"Decisions on counterfactuals with {certified.name}, for every coefficient in its interval ({certified.box}).",
         subject.network, subject.schema,
     )
 
 
-def _certified(one: CertifiedDecisions, proof: Evidence | None) -> Statement:
+def _certified(result: CertifiedDecisions, proof: Evidence | None) -> Statement:
     """Return the statement about decisions on counterfactuals for all coefficients in their intervals."""
-    at, counts = standing(proof) if proof is not None else Standing.UNKNOWN, one.counts
+    certainty, counts = standing(proof) if proof is not None else Standing.UNKNOWN, result.counts
     text = (
-        f"{firmly(at) if proof is not None else 'Asked'}, {one.given} ({one.box}) taken as given: with "
-        f"{one.name}, {of(counts.flips, one.rows)} would be decided otherwise and {counts.stays:,} as they are, whatever "
-        f"the coefficients; for {counts.depends:,} it depends on them{' or on categories' if one.categories else ''}, "
+        f"{firmly(certainty) if proof is not None else 'Asked'}, {result.given} ({result.box}) taken as given: with "
+        f"{result.name}, {of(counts.flips, result.rows)} would be decided otherwise and {counts.stays:,} as they are, whatever "
+        f"the coefficients; for {counts.depends:,} it depends on them{' or on categories' if result.categories else ''}, "
         f"{counts.unknown:,} are undecided."
     )
-    return Statement(text=text, standing=at, tone=Tone.WATCH if counts.flips else Tone.PLAIN)
+    return Statement(text=text, standing=certainty, tone=Tone.WATCH if counts.flips else Tone.PLAIN)
 
 
 def _graph(result: CstResult) -> Picture:
@@ -149,26 +149,26 @@ def _graph(result: CstResult) -> Picture:
     )
 
 
-def _picture(n: int, one: Intervention) -> Picture:
-    own = one.counts[one.counts["method"] == one.ranking]
-    shares = ", ".join(f"k = {k}: {percent(share)}" for k, share in zip(own["k"], own["share"], strict=True))
+def _picture(n: int, test: Intervention) -> Picture:
+    counts = test.counts[test.counts["method"] == test.ranking]
+    shares = ", ".join(f"k = {k}: {percent(share)}" for k, share in zip(counts["k"], counts["share"], strict=True))
     return picture(
-        f"cst-{n}", f"Cases by method and k, with {one.name}", f"Share of people with a case by {one.ranking}, {shares}.",
-        lambda path: counts_plot(one, path),
+        f"cst-{n}", f"Cases by method and k, with {test.name}", f"Share of people with a case by {test.ranking}, {shares}.",
+        lambda path: counts_plot(test, path),
     )
 
 
-def _counts(one: Intervention) -> DataTable:
+def _counts(test: Intervention) -> DataTable:
     return DataTable(
-        title=f"Cases, with {one.name}", rows=one.counts,
+        title=f"Cases, with {test.name}", rows=test.counts,
         note="CST: compared around the counterfactual; ST: around the person; CF: the counterfactual is decided otherwise.",
     )
 
 
-def _review(one: Intervention) -> DataTable:
-    table = one.review(SHOWN).drop(columns=["place", "method", "p value"])
+def _review(test: Intervention) -> DataTable:
+    table = test.review(SHOWN).drop(columns=["place", "method", "p value"])
     return DataTable(
-        title=f"People to review, with {one.name}", rows=table,
+        title=f"People to review, with {test.name}", rows=table,
         note=f"The first {len(table)} with a case, significant ones first; rows are counted from 0. control, test: share refused "
-        f"among the {one.smallest} most similar of their own group, and of the other; delta: the difference with its interval.",
+        f"among the {test.smallest} most similar of their own group, and of the other; delta: the difference with its interval.",
     )

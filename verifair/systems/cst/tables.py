@@ -52,25 +52,25 @@ def show(result: CstResult, console: Console) -> None:
     console.print(f"Causal model ({result.causal_file}):", soft_wrap=True)
     for line in equation_lines(model.causal_model_):
         console.print(f"  {line}", soft_wrap=True)
-    for one in result.tests:
-        console.print("\n" + heading(one), soft_wrap=True)
-        for grid in counts_grids(one):
+    for test in result.tests:
+        console.print("\n" + heading(test), soft_wrap=True)
+        for grid in counts_grids(test):
             console.print(grid)
-        if one is first:
-            console.print(legend(one), soft_wrap=True)
-        for table in (drawn_grid(one), rates_grid(one), changes_grid(one), review_grid(one, result.top)):
+        if test is first:
+            console.print(legend(test), soft_wrap=True)
+        for table in (drawn_grid(test), rates_grid(test), changes_grid(test), review_grid(test, result.top)):
             if table is not None:
                 console.print(table)
-        for line in _lines(one):
+        for line in _lines(test):
             console.print(line, soft_wrap=True)
-    together = several_grid(result.tests)
-    if together is not None:
-        console.print(together)
+    joint = several_grid(result.tests)
+    if joint is not None:
+        console.print(joint)
     for robust in result.sensitivity:
         console.print(robust_grid(robust))
         for line in robust_lines(robust):
             console.print(line, soft_wrap=True)
-    for line in (line for one in result.certified for line in certified_lines(one)):
+    for line in (line for certified in result.certified for line in certified_lines(certified)):
         console.print(line, soft_wrap=True)
     for line in (*map(missing_line, result.not_tested), *result.notes, f"{honest_line()} {result.seconds:.1f} s."):
         console.print(line, soft_wrap=True)
@@ -78,10 +78,10 @@ def show(result: CstResult, console: Console) -> None:
         console.print("\n" + case.markdown(None), soft_wrap=True)
 
 
-def _lines(one: Intervention) -> list[str]:
+def _lines(test: Intervention) -> list[str]:
     """Return the lines below the tables of one intervention."""
-    lines = [left_out_line(one), nothing_line(one), *overlap_lines(one), unknown_line(one), chance_line(one), dealt_line(one)]
-    lines.append(drawn_line(one))
+    lines = [left_out_line(test), nothing_line(test), *overlap_lines(test), unknown_line(test), chance_line(test), dealt_line(test)]
+    lines.append(drawn_line(test))
     return [line for line in lines if line is not None]
 
 
@@ -93,15 +93,15 @@ def tables(result: CstResult) -> dict[str, pd.DataFrame]:
         out["certified.csv"] = _of_all(result.certified, "people")
     if result.sensitivity:
         out["sensitivity.csv"] = _of_all(result.sensitivity, "table")
-    drawn = [_named(one.name, one.draws.counts.drop(columns="by draw")) for one in result.tests if one.draws is not None]
-    if drawn:
-        out["draws.csv"] = pd.concat(drawn, ignore_index=True)
+    draw_tables = [_named(test.name, test.draws.counts.drop(columns="by draw")) for test in result.tests if test.draws is not None]
+    if draw_tables:
+        out["draws.csv"] = pd.concat(draw_tables, ignore_index=True)
     return out | ({"several.csv": result.several} if len(result.several) else {})
 
 
-def _of_all(parts: Sequence[Intervention | CertifiedDecisions | ClaimRobustness], name: str) -> pd.DataFrame:
+def _of_all(findings: Sequence[Intervention | CertifiedDecisions | ClaimRobustness], name: str) -> pd.DataFrame:
     """Return a table of each intervention as one, whose first column names the intervention."""
-    return pd.concat([_named(one.name, getattr(one, name)) for one in parts], ignore_index=True)
+    return pd.concat([_named(finding.name, getattr(finding, name)) for finding in findings], ignore_index=True)
 
 
 def _named(name: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -115,88 +115,88 @@ def write(result: CstResult, folder: Path) -> None:
     if not result.sensitivity:
         (folder / "sensitivity.png").unlink(missing_ok=True)
     save_text(folder / "equations.txt", "\n".join(result.equations) + "\n")
-    save_table(folder / "claims.csv", (_named(one.name, part) for one in result.tests for part in one.parts()))
-    for one, cases in zip(result.tests, result.cases, strict=True):
+    save_table(folder / "claims.csv", (_named(test.name, part) for test in result.tests for part in test.parts()))
+    for test, cases in zip(result.tests, result.cases, strict=True):
         for case in cases:
-            save_text(folder / f"{result.folder(one)}cases/{case.file}.md", case.markdown(f"{case.file}.png"))
+            save_text(folder / f"{result.folder(test)}cases/{case.file}.md", case.markdown(f"{case.file}.png"))
 
 
-def decides(who: Decider) -> str:
+def decides(decider: Decider) -> str:
     """Return the line that names the deciders on the rows and on counterfactuals."""
-    if not isinstance(who, Recorded):
-        return f"Decides: {who.words}, on the counterfactuals as well."
-    tilde = "nobody decided" if who.counterfactual is None else f"decides {who.counterfactual.words}"
-    return f"Decides: {who.words}; on the counterfactuals {tilde}."
+    if not isinstance(decider, Recorded):
+        return f"Decides: {decider.words}, on the counterfactuals as well."
+    tilde = "nobody decided" if decider.counterfactual is None else f"decides {decider.counterfactual.words}"
+    return f"Decides: {decider.words}; on the counterfactuals {tilde}."
 
 
-def counts_grids(one: Intervention) -> list[Grid]:
+def counts_grids(test: Intervention) -> list[Grid]:
     """Return Table 1: number and share of cases, and of significant ones."""
-    table, sizes = one.counts, one.k
+    table, sizes = test.counts, test.k
     grids = []
     for begin in range(0, len(sizes), SIZES):
-        some = sizes[begin : begin + SIZES]
+        shown_sizes = sizes[begin : begin + SIZES]
         grid = Grid()
         grid.add_column("")
-        for k in some:
+        for k in shown_sizes:
             grid.add_column(f"k = {k}", justify="right")
-        for method in one.methods:
-            own = table[table["method"] == method].set_index("k")
-            grid.add_row(method, *(_count(own.loc[k, "cases"], own.loc[k, "share"]) for k in some))
-            cells = (_count(own.loc[k, "significant"], own.loc[k, "significant share"]) for k in some)
+        for method in test.methods:
+            lines = table[table["method"] == method].set_index("k")
+            grid.add_row(method, *(_count(lines.loc[k, "cases"], lines.loc[k, "share"]) for k in shown_sizes))
+            cells = (_count(lines.loc[k, "significant"], lines.loc[k, "significant share"]) for k in shown_sizes)
             grid.add_row("  significant" + (" by CST's interval" if method == "CF" else ""), *cells)
-            if one.chance is not None and method in set(one.chance["method"]):
+            if test.chance is not None and method in set(test.chance["method"]):
                 for label, column in (
                     ("  cases by chance", "share by chance"),
                     ("  sig. by chance", "significant share by chance"),
                 ):
-                    grid.add_row(label, *(f"({percent(own.loc[k, column])})" for k in some))
+                    grid.add_row(label, *(f"({percent(lines.loc[k, column])})" for k in shown_sizes))
         grids.append(grid)
     return grids
 
 
-def drawn_grid(one: Intervention) -> Grid | None:
+def drawn_grid(test: Intervention) -> Grid | None:
     """Return the numbers of cases over the draws of categories; None if nothing was drawn anew."""
-    if one.draws is None or not one.draws.categories:
+    if test.draws is None or not test.draws.categories:
         return None
-    grid = Grid(title=f"Cases over {len(one.draws.seeds)} draws of categories, k = {one.smallest}", title_justify="left")
+    grid = Grid(title=f"Cases over {len(test.draws.seeds)} draws of categories, k = {test.smallest}", title_justify="left")
     grid.add_column("")
     for column in ("this draw", "mean", "least .. most", "in over half of the draws"):
         grid.add_column(column, justify="right")
-    for line in one.draws.counts.to_dict(orient="records"):
+    for line in test.draws.counts.to_dict(orient="records"):
         ends_ = f"{line['least']:,} .. {line['most']:,}"
         grid.add_row(line["method"], f"{line['cases']:,}", f"{line['mean']:,.1f}", ends_, f"{line['in over half']:,}")
     return grid
 
 
-def heading(one: Intervention) -> str:
+def heading(test: Intervention) -> str:
     """Return the line above the tables of one intervention."""
-    return f"do({one.name}): potential discrimination of {one.complainants:,} complainants (evidence, not proved)"
+    return f"do({test.name}): potential discrimination of {test.complainants:,} complainants (evidence, not proved)"
 
 
-def legend(one: Intervention) -> str:
-    better = {"CF": BETTER} if one.found.terms.direction == "positive" else {}
-    meanings = "; ".join(f"{method}: {words}" for method, words in (MEANING | better).items() if method in one.methods)
-    return f"Cases: {one.found.terms.case}. {meanings}."
+def legend(test: Intervention) -> str:
+    better = {"CF": BETTER} if test.found.terms.direction == "positive" else {}
+    meanings = "; ".join(f"{method}: {words}" for method, words in (MEANING | better).items() if method in test.methods)
+    return f"Cases: {test.found.terms.case}. {meanings}."
 
 
-def rates_grid(one: Intervention) -> Grid:
+def rates_grid(test: Intervention) -> Grid:
     """Return the shares of negative decisions of each group, factual and counterfactual."""
     grid = Grid(title="Negative decisions", title_justify="left")
     grid.add_column("group")
     for column in ("people", "factual", "counterfactual"):
         grid.add_column(column, justify="right")
-    for line in one.rates.to_dict(orient="records"):
-        tilde = "-" if line["group"] == one.name else percent(line["counterfactual"])
+    for line in test.rates.to_dict(orient="records"):
+        tilde = "-" if line["group"] == test.name else percent(line["counterfactual"])
         grid.add_row(line["group"], f"{line['people']:,}", percent(line["negative"]), tilde)
     return grid
 
 
-def changes_grid(one: Intervention) -> Grid | None:
+def changes_grid(test: Intervention) -> Grid | None:
     """Return the other attributes that the intervention changes; None if there are none."""
-    table = one.changes
+    table = test.changes
     if not len(table):
         return None
-    grid = Grid(title=f"What do({one.name}) changes", title_justify="left")
+    grid = Grid(title=f"What do({test.name}) changes", title_justify="left")
     grid.add_column("attribute")
     grid.add_column("people", justify="right")
     grid.add_column("mean, or most frequent change")
@@ -208,36 +208,36 @@ def changes_grid(one: Intervention) -> Grid | None:
     return grid
 
 
-def left_out_line(one: Intervention) -> str | None:
+def left_out_line(test: Intervention) -> str | None:
     """Return a line that names the groups left out as too small for the largest k; None if there are none."""
-    left = one.left_out
-    if not left:
+    groups = test.left_out
+    if not groups:
         return None
-    names = ", ".join(f"{name} ({count} people)" for name, count in left.items())
-    return f"Not tested, since their groups are too small for k = {max(one.k)} (--small leave-out): {names}."
+    names = ", ".join(f"{name} ({count} people)" for name, count in groups.items())
+    return f"Not tested, since their groups are too small for k = {max(test.k)} (--small leave-out): {names}."
 
 
-def nothing_line(one: Intervention) -> str | None:
+def nothing_line(test: Intervention) -> str | None:
     """Return a note if the attribute has no effect, so that CST w/o equals ST; else None."""
-    if len(one.moved):
+    if len(test.moved):
         return None
-    return f"do({one.name}) changes no other attribute in this causal model, so CST w/o equals situation testing (ST)."
+    return f"do({test.name}) changes no other attribute in this causal model, so CST w/o equals situation testing (ST)."
 
 
 def equation_lines(model: CausalModel) -> list[str]:
     """Return the causal model: its roots, then an equation for each other node, long ones cut."""
-    named = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
-    lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in named.values()]
+    by_name = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
+    lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in by_name.values()]
     return [f"given: {', '.join(model.roots)}", *lines]
 
 
-def overlap_lines(one: Intervention) -> list[str]:
+def overlap_lines(test: Intervention) -> list[str]:
     """Return lines with the numbers of people found by one method only."""
-    table = one.overlaps
+    table = test.overlaps
     lines = []
-    for (found, other), own in table.groupby(["found by", "not by"], sort=False):
-        numbers = ", ".join(f"{people:,}" for people in own["people"])
-        lines.append(f"Found by {found} and not by {other}: {numbers} (k = {', '.join(map(str, own['k']))}).")
+    for (method, other), rows in table.groupby(["found by", "not by"], sort=False):
+        numbers = ", ".join(f"{people:,}" for people in rows["people"])
+        lines.append(f"Found by {method} and not by {other}: {numbers} (k = {', '.join(map(str, rows['k']))}).")
     return lines
 
 
@@ -247,9 +247,9 @@ def several_grid(tests: Sequence[Intervention]) -> Grid | None:
     if not len(table):
         return None
     joint = table["intersectional"].notna().any()
-    names = " and ".join(in_words(one.found.do) for one in tests if len(one.found.do) == 1)
+    names = " and ".join(in_words(test.found.do) for test in tests if len(test.found.do) == 1)
     grid = Grid(title=f"{names}: of {table['people'].iloc[0]:,} people protected by all", title_justify="left")
-    tested = next((one.complainants for one in tests if len(one.found.do) > 1), 0)
+    tested = next((test.complainants for test in tests if len(test.found.do) > 1), 0)
     jointly = "intersectional: jointly" + (f", of {tested:,} tested" if tested < table["people"].iloc[0] else "")
     columns = ("method", "k", "multiple: by each alone", *((jointly,) if joint else ()))
     for n, column in enumerate(columns):
@@ -260,19 +260,19 @@ def several_grid(tests: Sequence[Intervention]) -> Grid | None:
     return grid
 
 
-def review_grid(one: Intervention, top: int) -> Grid | None:
+def review_grid(test: Intervention, top: int) -> Grid | None:
     """Return the table of people to look at first; None if there is nobody."""
-    table = one.review(top)
+    table = test.review(top)
     if not len(table) or not top:
         return None
-    wide, groups = max(one.k), len(one.found.names) > 1
-    grid = Grid(title=f"To review first ({one.ranking}, k = {one.smallest}; rows of the table, from 0)", title_justify="left")
+    largest, groups = max(test.k), len(test.found.names) > 1
+    grid = Grid(title=f"To review first ({test.ranking}, k = {test.smallest}; rows of the table, from 0)", title_justify="left")
     grid.add_column("row", justify="right")
     for column in ("group", "decision") if groups else ("decision",):
         grid.add_column(column)
-    drawn = one.draws is not None and one.draws.categories
-    for column in ("control", "test", "delta p", one.found.terms.label, "draws" if drawn else f"k = {wide}"):
-        if column != f"k = {one.smallest}":
+    has_draws = test.draws is not None and test.draws.categories
+    for column in ("control", "test", "delta p", test.found.terms.label, "draws" if has_draws else f"k = {largest}"):
+        if column != f"k = {test.smallest}":
             grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
         tilde = line["decision counterfactual"]
@@ -280,37 +280,37 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
         cells.append(line["decision"] if tilde == "-" else f"{SHORT[line['decision']]} -> {SHORT[tilde]}")
         cells += [f"{line['control']:.2f}", f"{line['test']:.2f}", f"{line['delta']:+.2f}{'*' if line['significant'] else ''}"]
         cells.append(ends(line["low"], line["high"]))
-        if drawn:
+        if has_draws:
             cells.append(percent(line["share of draws"]))
-        elif wide != one.smallest:
+        elif largest != test.smallest:
             cells.append(f"{line['delta wide']:+.2f}")
         grid.add_row(*cells)
     return grid
 
 
-def chance_line(one: Intervention) -> str:
+def chance_line(test: Intervention) -> str:
     """Return the line about significance and multiple testing."""
-    terms, people, by_chance = one.found.terms, one.complainants, one.expected_significant_by_chance
-    numbers = ", ".join(f"{int(one.found.claims(one.ranking, k).significant.sum()):,} (k = {k})" for k in one.k)
+    terms, people, by_chance = test.found.terms, test.complainants, test.expected_significant_by_chance
+    numbers = ", ".join(f"{int(test.found.claims(test.ranking, k).significant.sum()):,} (k = {k})" for k in test.k)
     if terms.correction is not None:
         return (
             f"Significant: the {terms.words} lies {terms.beyond}, and at most {100 * terms.alpha:.3g} % of the "
             f"significant are false on average (Benjamini-Hochberg). Of {people:,} "
-            f"complainants, {one.ranking} finds {numbers}."
+            f"complainants, {test.ranking} finds {numbers}."
         )
     means = f"Significant: the {terms.words} lies {terms.beyond}."
-    if one.chance is not None:  # measured; the level does not predict it, as neighbours get like decisions
+    if test.chance is not None:  # measured; the level does not predict it, as neighbours get like decisions
         return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
     return (
         f"{means} Everybody is tested: at this level chance alone would make about {by_chance:,.0f} of {people:,} significant; "
-        f"{one.ranking} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
+        f"{test.ranking} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
         "limits the share of false cases."
     )
 
 
-def dealt_line(one: Intervention) -> str | None:
+def dealt_line(test: Intervention) -> str | None:
     """Return the explanation of the lines "by chance"; None without them."""
-    if one.chance is None:
+    if test.chance is None:
         return None
     return (
         "By chance: the same test with the protected values shuffled among the rows, so that they mean nothing; mean of the "
@@ -318,13 +318,13 @@ def dealt_line(one: Intervention) -> str | None:
     )
 
 
-def drawn_line(one: Intervention) -> str | None:
+def drawn_line(test: Intervention) -> str | None:
     """Return the explanation of the draws, or a note that there is nothing to draw; None if not asked for."""
-    if one.draws is None:
+    if test.draws is None:
         return None
-    if not one.draws.categories:
-        return f"do({one.name}) draws no category that the test reads, so all draws would be equal and none was made (--draws)."
-    names, (first, *_, last) = ", ".join(one.draws.categories), one.draws.seeds
+    if not test.draws.categories:
+        return f"do({test.name}) draws no category that the test reads, so all draws would be equal and none was made (--draws)."
+    names, (first, *_, last) = ", ".join(test.draws.categories), test.draws.seeds
     return (
         f"Draws: categories of counterfactuals ({names}), drawn with seeds {first} to {last}; ST does not depend on them. The "
         "share of draws in which each person is a case, with its 95 % interval, is in claims.csv (--out) and in --json."
@@ -343,9 +343,9 @@ def honest_line() -> str:
     )
 
 
-def unknown_line(one: Intervention) -> str | None:
+def unknown_line(test: Intervention) -> str | None:
     """Return a note if nobody decides on counterfactuals; else None."""
-    if "CF" in one.methods:
+    if "CF" in test.methods:
         return None
     return (
         "Decisions are recorded ones, and nobody decided on the counterfactuals: neither CF nor CST with search centers can be "
@@ -353,27 +353,27 @@ def unknown_line(one: Intervention) -> str | None:
     )
 
 
-def robust_grid(one: ClaimRobustness) -> Grid:
+def robust_grid(robust: ClaimRobustness) -> Grid:
     """Return the share of claims that hold, for each of LEVELS, and of those that are overturned."""
-    title = f"How wrong must the causal model be? do({one.name}), k = {one.k}"
+    title = f"How wrong must the causal model be? do({robust.name}), k = {robust.k}"
     grid = Grid(title=f"{title}\nclaims that hold while each coefficient is off by at most", title_justify="left")
     grid.add_column("claims")
     for column in ("number", *(f"{t:g} SE" for t in LEVELS), f"lost, {LEVELS[-1]:g} SE"):
         grid.add_column(column, justify="right")
-    for claims in one.claims:
+    for claims in robust.claims:
         cells = [percent(claims.found.robust(t)[0]) for t in LEVELS] + [percent(claims.found.robust(LEVELS[-1])[1])]
         grid.add_row(claims.called, f"{claims.claims:,}", *cells)
     return grid
 
 
-def robust_lines(one: ClaimRobustness) -> Iterator[str]:
+def robust_lines(robust: ClaimRobustness) -> Iterator[str]:
     """Yield the lines that explain the shares."""
     yield (
         "SE: standard errors of the coefficients. A claim holds where none within so many overturn it, and is lost where "
         "some were found that do; the rest is not known. Graph, form of the equations and the categories drawn for counterfactuals "
         "are taken as they are."
     )
-    first = one.claims[0]
+    first = robust.claims[0]
     lines = first.coefficients.sort_values("overturns", ascending=False, kind="stable").to_dict(orient="records")
     parts = [f"{line['coefficient']} {line['overturns']:,}" for line in lines if line["overturns"]]
     yield (
@@ -382,26 +382,26 @@ def robust_lines(one: ClaimRobustness) -> Iterator[str]:
     )
 
 
-def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
+def certified_lines(result: CertifiedDecisions) -> Iterator[str]:
     """Yield lines: the proved decisions, the assumptions, the reasons of unknown ones, and the file of the proofs."""
-    parts = ", ".join(f"{count:,} {PROVED[status]}" for status, count in one.found.counts.items() if count)
+    parts = ", ".join(f"{count:,} {PROVED[status]}" for status, count in result.found.counts.items() if count)
     yield (
-        f"Certified under do({one.name}), for every coefficient in its interval: of {one.rows:,} complainants {parts} "
-        f"({one.seconds:.1f} s)."
+        f"Certified under do({result.name}), for every coefficient in its interval: of {result.rows:,} complainants {parts} "
+        f"({result.seconds:.1f} s)."
     )
-    yield f"Taken as given are {one.given} ({one.box})."
-    if one.categories:
-        low, high = one.found.otherwise.sum(axis=0)
+    yield f"Taken as given are {result.given} ({result.box})."
+    if result.categories:
+        low, high = result.found.otherwise.sum(axis=0)
         yield (
-            f"Counterfactuals may have several categories ({', '.join(one.categories)}). The most probable were looked at; they "
-            f"have {100 * (1 - one.found.left.mean()):.1f} % of the probability. By the causal model's probabilities, "
-            f"{low:,.1f} .. {high:,.1f} of {one.rows:,} complainants are expected to be decided otherwise. The decisions above "
+            f"Counterfactuals may have several categories ({', '.join(result.categories)}). The most probable were looked at; they "
+            f"have {100 * (1 - result.found.left.mean()):.1f} % of the probability. By the causal model's probabilities, "
+            f"{low:,.1f} .. {high:,.1f} of {result.rows:,} complainants are expected to be decided otherwise. The decisions above "
             f"leave out {LEFT_OUT}."
         )
-    if one.unknown:
-        yield f"Unknown: {', '.join(f'{count:,} ({REASONS[reason]})' for reason, count in one.unknown.items())}."
-    if one.saved is not None:
-        yield one.saved
+    if result.unknown:
+        yield f"Unknown: {', '.join(f'{count:,} ({REASONS[reason]})' for reason, count in result.unknown.items())}."
+    if result.saved is not None:
+        yield result.saved
 
 
 def ends(low: float, high: float) -> str:

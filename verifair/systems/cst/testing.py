@@ -72,15 +72,15 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
 
     The interval's lower end falls as z grows, so the z where it crosses tau is bisected, once for all people with equal shares.
     """
-    asked = np.column_stack(np.broadcast_arrays(p_c, n_c, p_t, n_t))
-    place = identities(asked)
-    p_c, n_c, p_t, n_t = asked[np.unique(place, return_index=True)[1]].T
+    shares = np.column_stack(np.broadcast_arrays(p_c, n_c, p_t, n_t))
+    identity = identities(shares)
+    p_c, n_c, p_t, n_t = shares[np.unique(identity, return_index=True)[1]].T
     low, high = np.zeros_like(p_c), np.full_like(p_c, Z_MOST)
     for _ in range(STEPS):
         z = (low + high) / 2
         above = lower_end(kind, p_c, n_c, p_t, n_t, z) > tau
         low, high = np.where(above, z, low), np.where(above, high, z)
-    return np.asarray(np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)[place])
+    return np.asarray(np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)[identity])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,10 +197,10 @@ class Claims:
     def high(self) -> Array:
         return -self._end(True, slice(None))
 
-    def _end(self, better: bool, which: Booleans | slice) -> Array:
+    def _end(self, better: bool, mask: Booleans | slice) -> Array:
         """The lower end of the interval of delta, or of -delta."""
-        control = self.p_control[which], self.n_control[which]
-        test = self.p_test[which], self.n
+        control = self.p_control[mask], self.n_control[mask]
+        test = self.p_test[mask], self.n
         (p, n), (q, m) = (test, control) if better else (control, test)
         return lower_end(self.terms.interval, p, n, q, m, self.terms.critical)
 
@@ -221,9 +221,9 @@ class Claims:
         terms = self.terms
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
-        found = self.positive.copy()  # for the cases alone: intervals take most of the time when there are many k
-        found[self.positive] = terms.exceeded(self._end(terms.direction == "positive", self.positive))
-        return found
+        result = self.positive.copy()  # for the cases alone: intervals take most of the time when there are many k
+        result[self.positive] = terms.exceeded(self._end(terms.direction == "positive", self.positive))
+        return result
 
 
 def claims_of(
@@ -240,12 +240,12 @@ def claims_of(
         assert refused_tilde is not None
         n, n_c = k + 1, np.full(len(control), k + 1.0)
         p_c, p_t = (control + np.where(sizes == k, refused, 0)) / n_c, (test + refused_tilde) / n
-    worse = terms.direction == "negative"
+    is_negative = terms.direction == "negative"
     if method == "CF":
         assert refused_tilde is not None
-        positive = np.asarray(refused & (refused_tilde == 0) if worse else ~refused & (refused_tilde == 1))
+        positive = np.asarray(refused & (refused_tilde == 0) if is_negative else ~refused & (refused_tilde == 1))
     else:
-        positive = terms.exceeded(p_c - p_t if worse else p_t - p_c)
+        positive = terms.exceeded(p_c - p_t if is_negative else p_t - p_c)
     return Claims(method=method, k=k, n=n, n_control=n_c, terms=terms, p_control=p_c, p_test=p_t, positive=positive)
 
 
@@ -300,27 +300,27 @@ class Situations(Finding):
         lines = []
         for method in self.methods:
             for k in self.k:
-                found = self.claims(method, k)
-                cases, sure = int(found.positive.sum()), int(found.significant.sum())
+                claims = self.claims(method, k)
+                cases, significant = int(claims.positive.sum()), int(claims.significant.sum())
                 total = len(self.complainants)
                 line = {"method": method, "k": k, "cases": cases, "share": cases / total}
-                lines.append(line | {"significant": sure, "significant share": sure / total})
+                lines.append(line | {"significant": significant, "significant share": significant / total})
         return pd.DataFrame(lines)
 
     def case(self, complainant: int, k: int) -> dict[str, tuple[Integers, Array, Array]]:
         """Return the neighbours of one complainant (a position in the table): "control", "ST", "CST" -> rows, distances,
         weights."""
-        found = np.flatnonzero(self.complainants == complainant)
-        if not len(found):
+        matches = np.flatnonzero(self.complainants == complainant)
+        if not len(matches):
             raise QueryError(f"row {complainant} is no complainant: it is not of the protected group {', '.join(self.names)}")
-        at = int(found[0])
+        index = int(matches[0])
         self._row("ST", k)
-        own, tilde = (None if one is None else one[at] for one in (self.literal, self.literal_tilde))
-        pool = self.pools[self.groups[at]]
+        literal, literal_tilde = (None if array is None else array[index] for array in (self.literal, self.literal_tilde))
+        pool = self.pools[self.groups[index]]
         return {
-            "control": nearest(pool, self.centers[at], k, own=complainant, ties=self.ties, literal=own),
-            "ST": nearest(self.test_pool, self.centers[at], k, ties=self.ties, literal=own),
-            "CST": nearest(self.test_pool, self.centers_tilde[at], k, ties=self.ties, literal=tilde),
+            "control": nearest(pool, self.centers[index], k, own=complainant, ties=self.ties, literal=literal),
+            "ST": nearest(self.test_pool, self.centers[index], k, ties=self.ties, literal=literal),
+            "CST": nearest(self.test_pool, self.centers_tilde[index], k, ties=self.ties, literal=literal_tilde),
         }
 
     def _row(self, method: Method, k: int) -> int:
@@ -369,33 +369,33 @@ def situation_test(
     scaled = _own_scale(metric, frame, complainants, counterfactual) if own_scale else metric
     embedded, tilde = metric.embed(frame), scaled.embed(counterfactual)
     literal, literal_tilde = metric.literal(frame, embedded), scaled.literal(counterfactual, tilde)
-    of = partial(NeighbourPool.of, embedded=embedded, negative=negative, metric=metric, literal=literal)
-    pools, pool = tuple(of(np.flatnonzero(group == g)) for g in range(len(names))), of(np.flatnonzero(test))
+    pool_of = partial(NeighbourPool.of, embedded=embedded, negative=negative, metric=metric, literal=literal)
+    pools, pool = tuple(pool_of(np.flatnonzero(group == g)) for g in range(len(names))), pool_of(np.flatnonzero(test))
     centers = stacked(embedded[complainants[part]] for part in blocks(len(complainants)))
     own = None if literal is None else literal[complainants]
-    del of, embedded, literal  # searches take long, and for a million rows these are large
+    del pool_of, embedded, literal  # searches take long, and for a million rows these are large
     total, done = 3 * len(complainants), 0
 
-    def tell(more: int) -> None:
+    def report(count: int) -> None:
         if progress is not None:
-            progress(done + more, total)
+            progress(done + count, total)
 
     found_control = np.empty((len(sizes), len(complainants)))
     found_sizes = np.empty(found_control.shape, dtype=np.int64)
     for g, own_pool in enumerate(pools):
-        mine = np.flatnonzero(group[complainants] == g)
-        rows = complainants[mine]
-        of_group = control(
-            own_pool, centers[mine], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
-            progress=tell, parts=parts,
+        index = np.flatnonzero(group[complainants] == g)
+        rows = complainants[index]
+        group_counts = control(
+            own_pool, centers[index], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[index],
+            progress=report, parts=parts,
         )
-        for row, (counts, many) in enumerate(zip(*of_group, strict=True)):
-            found_control[row, mine], found_sizes[row, mine] = counts, many
-        done += len(mine)
-    standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=tell, parts=parts)
+        for row, (counts, group_sizes) in enumerate(zip(*group_counts, strict=True)):
+            found_control[row, index], found_sizes[row, index] = counts, group_sizes
+        done += len(index)
+    standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=report, parts=parts)
     done += len(complainants)
-    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=tell, parts=parts)
-    found = Situations(
+    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=report, parts=parts)
+    situations = Situations(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
         details={
             "do": in_words(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
@@ -407,7 +407,7 @@ def situation_test(
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
         centers=centers, centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
     )
-    return _valued(found)
+    return _valued(situations)
 
 
 def with_counterfactuals(
@@ -419,21 +419,21 @@ def with_counterfactuals(
     frame: the table (N rows) of the test.   own_scale, parts: as in `situation_test`.
     Control groups, ST's test groups and groups around unchanged counterfactuals are reused; only the others are searched for.
     """
-    at = found.k.index(k)
+    i = found.k.index(k)
     scaled = _own_scale(found.metric, frame, found.complainants, counterfactual) if own_scale else found.metric
     tilde = scaled.embed(counterfactual)
     literal = scaled.literal(counterfactual, tilde)
     moved = (tilde != found.centers_tilde).any(axis=1)
     if literal is not None:
         moved |= (literal != found.literal_tilde).any(axis=1)
-    counter = found.counterfactual[[at]]
+    counter = found.counterfactual[[i]]
     if moved.any():
         own = None if literal is None else literal[moved]
         counter[:, moved] = negatives(
             found.test_pool, tilde[moved], (k,), ties=found.ties, threads=threads, literal=own, parts=parts
         )
     return _valued(replace(
-        found, k=(k,), control=found.control[[at]], standard=found.standard[[at]], sizes=found.sizes[[at]], counterfactual=counter,
+        found, k=(k,), control=found.control[[i]], standard=found.standard[[i]], sizes=found.sizes[[i]], counterfactual=counter,
         refused_tilde=None if decisions is None else ~decisions, centers_tilde=tilde, literal_tilde=literal,
     ))
 
@@ -442,11 +442,11 @@ def _own_scale(metric: Metric, frame: pd.DataFrame, complainants: Integers, coun
     """Return the metric with the spread of the table in which the counterfactuals replace the complainants."""
     if metric.name == "mahalanobis":
         raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
-    rest = frame.iloc[np.setdiff1d(np.arange(len(frame)), complainants)]
-    scaled = Metric.of(metric.name, pd.concat([rest, counterfactual]), (*metric.numbers, *metric.words), metric.words)
+    others = frame.iloc[np.setdiff1d(np.arange(len(frame)), complainants)]
+    scaled = Metric.of(metric.name, pd.concat([others, counterfactual]), (*metric.numbers, *metric.words), metric.words)
     return replace(scaled, levels=metric.levels)  # a category may be absent there; both must use the same coordinates
 
 
 def _valued(found: Situations) -> Situations:
-    first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(found.k))
-    return replace(found, value=float(first.positive.mean()))
+    claims = found.claims("CST" if "CST" in found.methods else "CST w/o", min(found.k))
+    return replace(found, value=float(claims.positive.mean()))

@@ -42,14 +42,14 @@ class CategoricalMechanism(Mechanism):
 
     def noise(self, parents: pd.DataFrame, child: pd.Series, draws: Draws) -> Array:
         """(N, C) Gumbel noises, drawn given the category that each row has."""
-        place = self._places(child)
+        category = self._places(child)
         probability = np.maximum(self._probabilities(parents), TINY)
         exponential = -np.log(draws.uniform(len(self.classes) + 1))
-        top, rest = exponential[:, -1:], exponential[:, :-1]  # exp(-largest sum), and p exp(-the others' sums) before the cut
-        found = -np.log(rest + probability * top)
-        rows = np.arange(len(place))
-        found[rows, place] = -np.log(top[:, 0]) - np.log(probability[rows, place])
-        return np.asarray(found)
+        largest, others = exponential[:, -1:], exponential[:, :-1]  # exp(-largest sum), and p exp(-the others' sums) before the cut
+        noise = -np.log(others + probability * largest)
+        rows = np.arange(len(category))
+        noise[rows, category] = -np.log(largest[:, 0]) - np.log(probability[rows, category])
+        return np.asarray(noise)
 
     def value(self, parents: pd.DataFrame, noise: Array) -> npt.NDArray[Any]:
         with np.errstate(divide="ignore"):  # a category of probability 0 is never the largest
@@ -63,25 +63,25 @@ class CategoricalMechanism(Mechanism):
         the least of (E + X_j) p_j / p'_j. A row keeps its category k with 1 / (1 + sum over j of p_j (w_j - 1)+), where
         w_j = (p'_j / p_j) / (p'_k / p_k); the others win by integrals of 1 / (A + B s)^2 between the points where the sum bends.
         """
-        rows, place = np.arange(len(parents)), self._places(child)
+        rows, category = np.arange(len(parents)), self._places(child)
         before, after = (np.maximum(self._probabilities(table), TINY) for table in (parents, counterfactual))
-        at = before / after  # s, the least that E may be multiplied by for a category to win
-        order = np.argsort(at, axis=1, kind="stable")
-        stop = at[rows, place]
-        found, constant, slope = np.zeros_like(before), np.ones(len(rows)), np.zeros(len(rows))
+        ratio = before / after  # s, the least that E may be multiplied by for a category to win
+        order = np.argsort(ratio, axis=1, kind="stable")
+        stop = ratio[rows, category]
+        probability, constant, slope = np.zeros_like(before), np.ones(len(rows)), np.zeros(len(rows))
         rates = np.zeros_like(before)  # of the categories that may win by now
         for k in range(before.shape[1]):
-            one = order[:, k]
-            start = np.minimum(at[rows, one], stop)
-            end = np.minimum(at[rows, order[:, k + 1]], stop) if k + 1 < before.shape[1] else stop
-            open_ = at[rows, one] < stop
-            rates[rows[open_], one[open_]] = after[rows, one][open_]
-            constant = constant - np.where(open_, before[rows, one], 0.0)
-            slope = slope + np.where(open_, after[rows, one], 0.0)
+            current = order[:, k]
+            start = np.minimum(ratio[rows, current], stop)
+            end = np.minimum(ratio[rows, order[:, k + 1]], stop) if k + 1 < before.shape[1] else stop
+            active = ratio[rows, current] < stop
+            rates[rows[active], current[active]] = after[rows, current][active]
+            constant = constant - np.where(active, before[rows, current], 0.0)
+            slope = slope + np.where(active, after[rows, current], 0.0)
             piece = (end - start) / (constant + slope * start) / (constant + slope * end)
-            found += rates * np.where(open_, piece, 0.0)[:, None]
-        found[rows, place] = 1 / (constant + slope * stop)
-        return found
+            probability += rates * np.where(active, piece, 0.0)[:, None]
+        probability[rows, category] = 1 / (constant + slope * stop)
+        return probability
 
     def equation(self, node: str) -> str:
         parents = ", ".join(self.design.parents)
@@ -93,14 +93,14 @@ class CategoricalMechanism(Mechanism):
     def _places(self, child: pd.Series) -> npt.NDArray[np.intp]:
         """(N,) positions of the rows' categories among the classes."""
         codes, values = pd.factorize(child)
-        known = self.classes.tolist()
-        unknown = [value for value in values.tolist() if value not in known]
+        classes = self.classes.tolist()
+        unknown = [value for value in values.tolist() if value not in classes]
         if unknown:
             raise DataError(
                 f"node {child.name!r}: category {shown(unknown[0])} is not among those the model was fitted on, "
-                f"{', '.join(map(str, known[:12]))}; fit it on rows that have it, or leave such rows out"
+                f"{', '.join(map(str, classes[:12]))}; fit it on rows that have it, or leave such rows out"
             )
-        return np.asarray(np.array([known.index(value) for value in values.tolist()], dtype=np.intp)[codes])
+        return np.asarray(np.array([classes.index(value) for value in values.tolist()], dtype=np.intp)[codes])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,9 +114,9 @@ class Categorical:
 
     def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> CategoricalMechanism:
         """Raises SchemaError for a classifier without probabilities, DataError for a column of one category or of very many."""
-        own = self.classifier
-        if own is not None and not (is_estimator(own) and hasattr(own, "predict_proba")):
-            raise SchemaError(f"node {child.name!r}: classifier is {own!r}; pass a scikit-learn classifier with predict_proba")
+        base = self.classifier
+        if base is not None and not (is_estimator(base) and hasattr(base, "predict_proba")):
+            raise SchemaError(f"node {child.name!r}: classifier is {base!r}; pass a scikit-learn classifier with predict_proba")
         try:
             codes, values = pd.factorize(child, sort=True)
         except TypeError as error:
@@ -125,7 +125,7 @@ class Categorical:
             remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
             raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")
         design = Design.of(parents, node=str(child.name))
-        fitted = _logistic(design, parents, codes, seed) if own is None else seeded(own, seed).fit(design.matrix(parents), codes)
+        fitted = _logistic(design, parents, codes, seed) if base is None else seeded(base, seed).fit(design.matrix(parents), codes)
         return CategoricalMechanism(design=design, classifier=fitted, classes=_values(values))
 
 
@@ -146,13 +146,13 @@ def _distinct(
 ) -> tuple[pd.DataFrame, npt.NDArray[np.intp], npt.NDArray[np.int64]]:
     """Return the distinct rows of parents and categories in the table's order, and how many there are of each."""
     columns = [*(pd.factorize(parents[name])[0].astype(np.int32) for name in parents), codes.astype(np.int32)]
-    place = identities(np.column_stack(columns))
-    _, first, count = np.unique(place, return_index=True, return_counts=True)
+    identity = identities(np.column_stack(columns))
+    _, first, count = np.unique(identity, return_index=True, return_counts=True)
     order = np.argsort(first)
     return parents.iloc[first[order]], codes[first[order]], count[order]
 
 
 def _values(values: Any) -> npt.NDArray[Any]:
     """Categories (C,) in their own type: numbers stay numbers, words are objects."""
-    found = np.asarray(values)
-    return found if found.dtype.kind in "biuf" else np.array(list(values), dtype=object)
+    array = np.asarray(values)
+    return array if array.dtype.kind in "biuf" else np.array(list(values), dtype=object)

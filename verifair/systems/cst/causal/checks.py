@@ -35,8 +35,8 @@ def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
             graph.add_edge(parent, node.name)
     if not nx.is_directed_acyclic_graph(graph):
         steps = [edge[0] for edge in nx.find_cycle(graph)]
-        around = " -> ".join([*steps, steps[0]])
-        raise SchemaError(f"the graph has a cycle: {around}; causes cannot run in circles: drop one of these edges")
+        cycle = " -> ".join([*steps, steps[0]])
+        raise SchemaError(f"the graph has a cycle: {cycle}; causes cannot run in circles: drop one of these edges")
     return graph
 
 
@@ -95,13 +95,13 @@ def known_value(name: str, value: Any, known: pd.Series) -> Any:
     known: (M,) distinct values of the column.   Raises QueryError, which lists the known values, where none matches.
     """
     match: dict[str, Any] = {}
-    for one in known.tolist():
-        if match.setdefault(text(one), one) != one:
-            raise DataError(f"column {name!r}: writes one value in two ways, {match[text(one)]!r} and {one!r}; make them the same")
+    for v in known.tolist():
+        if match.setdefault(text(v), v) != v:
+            raise DataError(f"column {name!r}: writes one value in two ways, {match[text(v)]!r} and {v!r}; make them the same")
     if pd.api.types.is_bool_dtype(known.dtype):
-        match |= {word: one for one in known.tolist() for word in ((str(int(one)), str(one).lower()))}
+        match |= {word: v for v in known.tolist() for word in ((str(int(v)), str(v).lower()))}
     word = text(int(value)) if isinstance(value, (bool, np.bool_)) and text(value) not in match else text(value)
     if word not in match:
-        names = sorted(text(one) for one in known.tolist())
+        names = sorted(text(v) for v in known.tolist())
         raise QueryError(f"do {name} = {value!r}: no row has that value; known are {listed(names, 12)}")
     return match[word]

@@ -63,8 +63,8 @@ def given(
 ) -> Coefficients:
     """Coefficients as the user wrote them. Raises SchemaError for parents or words without a coefficient, and for unknown ones."""
     unknown = [name for name in coefficients if name not in parents.columns]
-    lacking = [name for name in parents.columns if name not in coefficients]
-    if unknown or lacking:
+    missing = [name for name in parents.columns if name not in coefficients]
+    if unknown or missing:
         raise SchemaError(
             f"node {node!r}: coefficients name {', '.join(coefficients) or 'nothing'}, but the parents are "
             f"{', '.join(parents.columns)}; "
@@ -74,22 +74,22 @@ def given(
     weights: list[Any] = [intercept]
     for name in parents.columns:
         content = coefficients[name]
-        found = None if is_number(parents[name]) else words(parents[name])[1]
-        if isinstance(content, Mapping) != (found is not None):
-            expected = "a table of words, such as { female = -1.5 }" if found else "one number"
+        distinct = None if is_number(parents[name]) else words(parents[name])[1]
+        if isinstance(content, Mapping) != (distinct is not None):
+            expected = "a table of words, such as { female = -1.5 }" if distinct else "one number"
             raise SchemaError(f"node {node!r}: coefficient of {name!r} is {content!r}, but its column needs {expected}")
-        if not isinstance(content, Mapping) or found is None:
+        if not isinstance(content, Mapping) or distinct is None:
             levels[name] = None
             weights.append(content)
             continue
-        reference = [word for word in found if word not in content]
+        reference = [word for word in distinct if word not in content]
         if len(reference) > 1:
             raise SchemaError(
                 f"node {node!r}: coefficients of {name!r} leave out {', '.join(reference)}; only one word, the reference, may be "
                 "left out"
             )
-        first = reference[0] if reference else "(reference)"
-        levels[name] = (first, *content)
+        base = reference[0] if reference else "(reference)"
+        levels[name] = (base, *content)
         weights += list(content.values())
     for value in weights:
         if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(number(value)):
@@ -97,7 +97,7 @@ def given(
     return Coefficients(design=Design(levels=levels), estimates=np.array(weights, dtype=float), covariance=None, degrees=None)
 
 
-def with_errors(found: Coefficients, errors: Mapping[str, float | Mapping[str, float]], node: str) -> Coefficients:
+def with_errors(coefficients: Coefficients, errors: Mapping[str, float | Mapping[str, float]], node: str) -> Coefficients:
     """Return given coefficients with given standard errors (parent -> error or {word: error}), taken as independent.
 
     Raises SchemaError for terms without an error, unknown ones, and errors that are negative or not finite.
@@ -105,10 +105,10 @@ def with_errors(found: Coefficients, errors: Mapping[str, float | Mapping[str, f
     sizes: dict[str, Any] = {}
     for name, content in errors.items():
         sizes |= {f"{name} = {word}": error for word, error in content.items()} if isinstance(content, Mapping) else {name: content}
-    terms = found.design.terms
+    terms = coefficients.design.terms
     if sorted(sizes) != sorted(terms):
         raise SchemaError(f"node {node!r}: errors are of {', '.join(sizes) or 'nothing'}, the coefficients of {', '.join(terms)}")
-    bad = [term for term in terms if not (isinstance(sizes[term], Real) and 0 <= number(sizes[term]) < np.inf)]
-    if bad:
-        raise SchemaError(f"node {node!r}: error of {bad[0]!r} is {sizes[bad[0]]!r}, expected 0 or more; 0 takes it as exact")
-    return replace(found, covariance=np.diag([0.0, *(float(sizes[term]) ** 2 for term in terms)]))
+    faulty = [term for term in terms if not (isinstance(sizes[term], Real) and 0 <= number(sizes[term]) < np.inf)]
+    if faulty:
+        raise SchemaError(f"node {node!r}: error of {faulty[0]!r} is {sizes[faulty[0]]!r}, expected 0 or more; 0 takes it as exact")
+    return replace(coefficients, covariance=np.diag([0.0, *(float(sizes[term]) ** 2 for term in terms)]))

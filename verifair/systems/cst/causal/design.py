@@ -46,8 +46,8 @@ def words(column: pd.Series) -> tuple[Codes, tuple[str, ...]]:
     """(N,) positions in the distinct words of a column, and the words, sorted."""
     codes, values = pd.factorize(column)
     texts = np.array([text(value) for value in values], dtype=object)
-    levels, place = np.unique(texts.astype(str), return_inverse=True)
-    return place[codes], tuple(str(level) for level in levels)
+    levels, positions = np.unique(texts.astype(str), return_inverse=True)
+    return positions[codes], tuple(str(level) for level in levels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,23 +65,23 @@ class Design:
         """
         levels: dict[str, tuple[str, ...] | None] = {}
         for name in parents.columns:
-            wanted = (reference or {}).get(name)
+            given = (reference or {}).get(name)
             if len(parents) > 1 and (parents[name] == parents[name].iloc[0]).all():
                 raise DataError(
                     f"node {node!r}: parent {name!r} has the same value in every row, so its effect cannot be fitted; drop it from "
                     "the parents, use rows of all groups, or give its coefficient"
                 )
             if is_number(parents[name]):
-                if wanted is not None:
+                if given is not None:
                     raise SchemaError(f"reference of {name!r}: the column holds numbers, which need none; drop the reference")
                 levels[name] = None
                 continue
             check_no_hidden_numbers(parents[name])
-            found = words(parents[name])[1]
-            if wanted is not None and wanted not in found:
-                raise SchemaError(f"reference of {name!r}: no row has {wanted!r}; known are {', '.join(found[:12])}")
-            first = found[0] if wanted is None else wanted
-            levels[name] = (first, *(level for level in found if level != first))
+            distinct = words(parents[name])[1]
+            if given is not None and given not in distinct:
+                raise SchemaError(f"reference of {name!r}: no row has {given!r}; known are {', '.join(distinct[:12])}")
+            base = distinct[0] if given is None else given
+            levels[name] = (base, *(level for level in distinct if level != base))
         return cls(levels=levels)
 
     @property
@@ -106,42 +106,42 @@ class Design:
                 f"column {column.name!r}: holds numbers here and words ({', '.join(levels[:4])}) in the table the model was "
                 "fitted on; give both the same type"
             )
-        place, found = words(column)
-        unknown = [word for word in found if word not in levels]
+        positions, distinct = words(column)
+        unknown = [word for word in distinct if word not in levels]
         if unknown:
             raise DataError(
                 f"column {column.name!r}: {unknown[0]!r} is not among the words the model was fitted on, {', '.join(levels[:12])}; "
                 "fit it on rows that have it, or leave such rows out"
             )
-        return np.array([levels.index(word) for word in found], dtype=np.intp)[place]
+        return np.array([levels.index(word) for word in distinct], dtype=np.intp)[positions]
 
     def matrix(self, parents: pd.DataFrame) -> Array:
         """(N, P) the terms' values, without a column for the intercept."""
-        found = np.empty((len(parents), len(self.terms)), order="F")
-        at = 0
+        result = np.empty((len(parents), len(self.terms)), order="F")
+        column = 0
         for name, levels in self.levels.items():
             if levels is None:
-                found[:, at] = self._numbers(parents[name])
-                at += 1
+                result[:, column] = self._numbers(parents[name])
+                column += 1
             else:
-                place = self.codes(parents[name])
+                codes = self.codes(parents[name])
                 for level in range(1, len(levels)):
-                    found[:, at] = place == level
-                    at += 1
-        return found
+                    result[:, column] = codes == level
+                    column += 1
+        return result
 
     def dot(self, parents: pd.DataFrame, weights: Array) -> Array:
         """(N,) sum of the terms times weights (P,), row by row the same whatever the other rows are."""
-        found = np.zeros(len(parents))
-        at = 0
+        result = np.zeros(len(parents))
+        column = 0
         for name, levels in self.levels.items():
             if levels is None:
-                found += weights[at] * self._numbers(parents[name])
-                at += 1
+                result += weights[column] * self._numbers(parents[name])
+                column += 1
             else:
-                found += np.concatenate(([0.0], weights[at : at + len(levels) - 1]))[self.codes(parents[name])]
-                at += len(levels) - 1
-        return found
+                result += np.concatenate(([0.0], weights[column : column + len(levels) - 1]))[self.codes(parents[name])]
+                column += len(levels) - 1
+        return result
 
     def _numbers(self, column: pd.Series) -> Array:
         if not is_number(column):

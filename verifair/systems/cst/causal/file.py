@@ -79,24 +79,24 @@ class NodeSection(TomlSection):
 
     def _idle(self) -> list[tuple[str, str]]:
         """Return the keys that this mechanism does not use, each with the reason."""
-        found = []
+        unused = []
         if not self.parents:
-            found += [(key, "is not used without parents") for key in NodeSection.model_fields if key not in ("name", "parents")]
+            unused += [(key, "is not used without parents") for key in NodeSection.model_fields if key not in ("name", "parents")]
         if self.mechanism != "linear":
-            found.append(("errors", f"belongs to a linear mechanism, not to a {self.mechanism} one"))
+            unused.append(("errors", f"belongs to a linear mechanism, not to a {self.mechanism} one"))
         if self.mechanism not in ("linear", "log-linear"):
-            found += [
+            unused += [
                 (key, f"does not belong to a {self.mechanism} mechanism") for key in ("coefficients", "intercept", "reference")
             ]
         if self.mechanism != "categorical":
-            found.append(("classifier", f"belongs to a categorical mechanism, not to a {self.mechanism} one"))
+            unused.append(("classifier", f"belongs to a categorical mechanism, not to a {self.mechanism} one"))
         else:
-            found += [(key, "does not belong to a categorical mechanism") for key in ("range", "decimals")]
+            unused += [(key, "does not belong to a categorical mechanism") for key in ("range", "decimals")]
         if self.coefficients is None:
-            found += [(key, "is fitted unless coefficients are given") for key in ("intercept", "errors")]
+            unused += [(key, "is fitted unless coefficients are given") for key in ("intercept", "errors")]
         else:
-            found.append(("reference", "is the word that the given coefficients leave out"))
-        return found
+            unused.append(("reference", "is the word that the given coefficients leave out"))
+        return unused
 
     @property
     def node(self) -> Node:
@@ -185,15 +185,15 @@ class CausalFile:
         if name is None:
             return None
         try:
-            found = (self.folder / name).resolve()
+            path = (self.folder / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL, a name too long, links in a circle
             raise SchemaError(f"[decision]: {key} = {schema_file.shown(name)}: no file can be called that; correct it") from error
-        if not found.is_relative_to(self.folder.resolve()):
+        if not path.is_relative_to(self.folder.resolve()):
             raise SchemaError(
                 f"[decision]: {key} = {schema_file.shown(name)} leaves the folder of the file; put the file beside it and name it "
                 "from there"
             )
-        return found
+        return path
 
 
 def load(path: str | Path) -> CausalFile:
@@ -225,23 +225,23 @@ def _build(content: Mapping[str, Any], folder: Path) -> CausalFile:
     unknown = [key for key in causal if key != "node"]
     if unknown:
         raise SchemaError(f"[causal]: {unknown[0]}: unknown key; variables are described in [[causal.node]] sections")
-    found, lines = [], []
-    for number, section in enumerate(causal["node"], start=1):
+    nodes, lines = [], []
+    for index, section in enumerate(causal["node"], start=1):
         try:
-            found.append(NodeSection.read(section).node)
+            nodes.append(NodeSection.read(section).node)
         except SchemaError as error:
-            lines += str(error).replace("node without a name: ", f"node number {number}: ").splitlines()
-    rest: list[Any] = []
+            lines += str(error).replace("node without a name: ", f"node number {index}: ").splitlines()
+    sections: list[Any] = []
     for title, kind in (("situation", Situation), ("decision", Decision)):
         try:
-            rest.append(read_section(kind, f"[{title}]", content.get(title, {})))
+            sections.append(read_section(kind, f"[{title}]", content.get(title, {})))
         except SchemaError as error:
             lines += str(error).splitlines()
     if lines:
         raise SchemaError("\n".join(lines))
-    situation, decision = rest
-    graph = graph_of(found)
+    situation, decision = sections
+    graph = graph_of(nodes)
     for attribute in situation.do:
         if attribute not in graph:
             raise SchemaError(f"[situation]: do names {attribute!r}, which is no node; {nearest(attribute, graph)}")
-    return CausalFile(nodes=tuple(found), situation=situation, decision=decision, folder=folder)
+    return CausalFile(nodes=tuple(nodes), situation=situation, decision=decision, folder=folder)

@@ -52,41 +52,41 @@ def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | No
     more than READ attributes the frames are marked, instead of arrows to the decision.
     Attributes without any edge are named below the graph.
     """
-    read = [name for name in decided_by if name in graph and name != decision]
-    arrows = decision is not None and 0 < len(read) <= READ
-    whole = graph.copy()
+    inputs = [name for name in decided_by if name in graph and name != decision]
+    arrows = decision is not None and 0 < len(inputs) <= READ
+    full = graph.copy()
     if arrows:
-        whole.add_node(decision)
-        whole.add_edges_from((name, decision) for name in read)
-    alone = [name for name in whole if not whole.degree(name) and name not in protected]
-    whole.remove_nodes_from(alone)
-    moved = set(protected).union(*(nx.descendants(whole, name) for name in protected if name in whole))
-    marked = set() if arrows or decision is None else set(read)
-    notes = _notes(marked, alone)
-    places, ways = layout(whole, decision if arrows else None)
-    wide = max(x for x, _ in places.values()) + WIDTH + 0.4
-    high = max(y for place in (places.values(), *ways.values()) for _, y in place)
-    with figure(path, (max(wide, 6.4), max(high + HEIGHT + 0.8 + 0.22 * len(notes), 2.4))) as drawn:
-        axis = drawn.axes[0]
-        for (start, end), way in ways.items():
-            on_the_way = start in moved and end in moved
-            _arrow(axis, way, color="#333333" if on_the_way else "#BBBBBB", front=on_the_way)
+        full.add_node(decision)
+        full.add_edges_from((name, decision) for name in inputs)
+    isolated = [name for name in full if not full.degree(name) and name not in protected]
+    full.remove_nodes_from(isolated)
+    moved = set(protected).union(*(nx.descendants(full, name) for name in protected if name in full))
+    marked = set() if arrows or decision is None else set(inputs)
+    notes = _notes(marked, isolated)
+    places, routes = layout(full, decision if arrows else None)
+    width = max(x for x, _ in places.values()) + WIDTH + 0.4
+    height = max(y for place in (places.values(), *routes.values()) for _, y in place)
+    with figure(path, (max(width, 6.4), max(height + HEIGHT + 0.8 + 0.22 * len(notes), 2.4))) as fig:
+        axis = fig.axes[0]
+        for (start, end), route in routes.items():
+            affected = start in moved and end in moved
+            _arrow(axis, route, color="#333333" if affected else "#BBBBBB", front=affected)
         for name, place in places.items():
             color = PROTECTED if name in protected else DECISION if name == decision else MOVED if name in moved else STILL
             _box(axis, str(name), place, color, marked=name in marked)
-        axis.set_xlim(-WIDTH / 2 - 0.2, wide - WIDTH / 2 - 0.2)
-        axis.set_ylim(high + HEIGHT / 2 + 0.15, -HEIGHT / 2 - 0.15)
+        axis.set_xlim(-WIDTH / 2 - 0.2, width - WIDTH / 2 - 0.2)
+        axis.set_ylim(height + HEIGHT / 2 + 0.15, -HEIGHT / 2 - 0.15)
         axis.set_axis_off()
-        still = any(name not in moved for name in whole if name != decision)
-        _legend(drawn, protected, decision if arrows else None, notes, still=still)
+        unmoved = any(name not in moved for name in full if name != decision)
+        _legend(fig, protected, decision if arrows else None, notes, unmoved=unmoved)
 
 
-def _notes(marked: set[str], alone: Sequence[str]) -> list[str]:
+def _notes(marked: set[str], isolated: Sequence[str]) -> list[str]:
     """Lines below the graph."""
     notes = [f"Green frames: the decision reads them ({len(marked)} attributes)."] if marked else []
-    if alone:
-        names = ", ".join(f"{name}*" if name in marked else str(name) for name in alone)
-        star = " (* read by the decision)" if any(name in marked for name in alone) else ""
+    if isolated:
+        names = ", ".join(f"{name}*" if name in marked else str(name) for name in isolated)
+        star = " (* read by the decision)" if any(name in marked for name in isolated) else ""
         notes += textwrap.wrap(f"No cause and no effect here{star}: {names}.", 110, break_on_hyphens=False)
     return notes
 
@@ -96,26 +96,26 @@ def layout(graph: nx.DiGraph, last: Hashable | None) -> tuple[dict[Any, Place], 
     layer = {node: depth for depth, nodes in enumerate(nx.topological_generations(graph)) for node in nodes}
     if last is not None:
         layer[last] = max((depth for node, depth in layer.items() if node != last), default=-1) + 1
-    ways: dict[tuple[Any, Any], list[Any]] = {
+    routes: dict[tuple[Any, Any], list[Any]] = {
         (a, b): [a, *(Passing(a, b, depth) for depth in range(layer[a] + 1, layer[b])), b] for a, b in graph.edges
     }
-    near: dict[Any, list[Any]] = {node: [] for node in graph}
+    neighbours: dict[Any, list[Any]] = {node: [] for node in graph}
     columns: list[list[Any]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for node in graph:
         columns[layer[node]].append(node)
-    for way in ways.values():
-        for one in way[1:-1]:
-            near[one] = []
-            columns[one.layer].append(one)
-        for one, other in pairwise(way):
-            near[one].append(other)
-            near[other].append(one)
-    level = _levels(columns, near)
-    at = {node: (ACROSS * depth, level[node] * DOWN) for depth, column in enumerate(columns) for node in column}
-    return {node: at[node] for node in graph}, {edge: [at[one] for one in way] for edge, way in ways.items()}
+    for route in routes.values():
+        for point in route[1:-1]:
+            neighbours[point] = []
+            columns[point.layer].append(point)
+        for point, next_point in pairwise(route):
+            neighbours[point].append(next_point)
+            neighbours[next_point].append(point)
+    level = _levels(columns, neighbours)
+    places = {node: (ACROSS * depth, level[node] * DOWN) for depth, column in enumerate(columns) for node in column}
+    return {node: places[node] for node in graph}, {edge: [places[point] for point in route] for edge, route in routes.items()}
 
 
-def _levels(columns: Sequence[list[Any]], near: dict[Any, list[Any]]) -> dict[Any, float]:
+def _levels(columns: Sequence[list[Any]], neighbours: dict[Any, list[Any]]) -> dict[Any, float]:
     """Place of every node in its layer, so that neighbours are near each other. Edges that pass take less room than nodes."""
     tallest = max(sum(map(_room, column)) for column in columns)
     level: dict[Any, float] = {}
@@ -123,7 +123,7 @@ def _levels(columns: Sequence[list[Any]], near: dict[Any, list[Any]]) -> dict[An
         level |= _spread(column, tallest)
     for sweep in range(SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
-            mean = {node: _mean([level[other] for other in near[node]] or [level[node]]) for node in column}
+            mean = {node: _mean([level[neighbour] for neighbour in neighbours[node]] or [level[node]]) for node in column}
             column.sort(key=mean.__getitem__)
             level |= _spread(column, tallest)
     return level
@@ -171,19 +171,19 @@ def _breakable(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")
 
 
-def _arrow(axis: Any, way: Sequence[Place], *, color: str, front: bool) -> None:
+def _arrow(axis: Any, route: Sequence[Place], *, color: str, front: bool) -> None:
     """A smooth line from box to box, which passes other layers level for the width of a box, so that it runs through none."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path as Line
 
     half = WIDTH / 2
-    points, codes = [(way[0][0] + half, way[0][1])], [Line.MOVETO]
-    for x, y in way[1:]:
+    points, codes = [(route[0][0] + half, route[0][1])], [Line.MOVETO]
+    for x, y in route[1:]:
         from_x, from_y = points[-1]
         middle = (from_x + x - half) / 2
         points += [(middle, from_y), (middle, y), (x - half, y)]
         codes += [Line.CURVE4] * 3
-        if (x, y) != way[-1]:
+        if (x, y) != route[-1]:
             points.append((x + half, y))
             codes.append(Line.LINETO)
     axis.add_patch(
@@ -194,13 +194,13 @@ def _arrow(axis: Any, way: Sequence[Place], *, color: str, front: bool) -> None:
     )
 
 
-def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: Sequence[str], *, still: bool) -> None:
+def _legend(fig: Any, protected: Sequence[str], decision: str | None, notes: Sequence[str], *, unmoved: bool) -> None:
     from matplotlib.patches import Patch
 
     marks = [(PROTECTED, f"set: {', '.join(protected)}"), (MOVED, "moves with it")]
-    marks += [(STILL, "stays as it is")] if still else []
+    marks += [(STILL, "stays as it is")] if unmoved else []
     marks += [(DECISION, "the decision")] if decision is not None else []
-    drawn.legend(
+    fig.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
         loc="outside lower center", ncols=len(marks), fontsize=LARGEST, title="\n".join(notes) or None, title_fontsize=LARGEST,
     )

@@ -124,12 +124,12 @@ class CausalModel(Shown):
 
     def _known(self, column: pd.Series) -> pd.Series:
         """Return the distinct values of a root, in this table and in the one that the model was fitted on."""
-        here, there = _distinct(column), self.known.get(str(column.name))
-        if there is None or is_number(here) != is_number(there):
-            return here
-        met = set(here.tolist())
-        more = [value for value in there.tolist() if value not in met]
-        return pd.Series([*here.tolist(), *more]) if more else here
+        current, fitted = _distinct(column), self.known.get(str(column.name))
+        if fitted is None or is_number(current) != is_number(fitted):
+            return current
+        seen = set(current.tolist())
+        additional = [value for value in fitted.tolist() if value not in seen]
+        return pd.Series([*current.tolist(), *additional]) if additional else current
 
     def counterfactual(self, frame: pd.DataFrame, do: Mapping[str, Any], *, seed: int = 0) -> pd.DataFrame:
         """Return the counterfactual of each row under `do`: a table with the same index and columns.
@@ -147,8 +147,8 @@ class CausalModel(Shown):
         result = self.set_to(frame, values)
         changed: dict[str, Booleans] = {name: np.asarray(frame[name] != value, dtype=bool) for name, value in values.items()}
         for name in self.descendants(list(values)):
-            moved = [changed[parent] for parent in self.by_name[name].parents if parent in changed]
-            rows = np.logical_or.reduce(moved)
+            parent_changes = [changed[parent] for parent in self.by_name[name].parents if parent in changed]
+            rows = np.logical_or.reduce(parent_changes)
             if rows.any():
                 result[name], changed[name] = self.predicted(name, frame, result, rows, seed=seed)
         return result
@@ -166,25 +166,25 @@ class CausalModel(Shown):
         """Return the node's column under the intervention, and (N,) True where it changed.   rows: (N,) where a parent changed."""
         node, mechanism = self.by_name[name], self.fitted[name]
         parents = list(node.parents)
-        fact, draws = frame[name], Draws.of(frame.index, node=name, seed=seed)
-        before, after, own = frame[parents], result[parents], fact
+        factual, draws = frame[name], Draws.of(frame.index, node=name, seed=seed)
+        before, after, child = frame[parents], result[parents], factual
         if not rows.all():
-            before, after, own, draws = before[rows], after[rows], own[rows], draws.take(rows)
+            before, after, child, draws = before[rows], after[rows], child[rows], draws.take(rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.concatenate([
-                mechanism.value(after.iloc[part], mechanism.noise(before.iloc[part], own.iloc[part], draws.take(part)))
-                for part in blocks(len(own))  # noises of categories take many times their rows' memory
+            values = np.concatenate([
+                mechanism.value(after.iloc[part], mechanism.noise(before.iloc[part], child.iloc[part], draws.take(part)))
+                for part in blocks(len(child))  # noises of categories take many times their rows' memory
             ])
-        if np.issubdtype(np.asarray(found).dtype, np.number):
-            found = node.bounded(np.asarray(found, dtype=np.float64))
-            if not np.isfinite(found).all():
-                place = int(np.argmax(~np.isfinite(found)))
+        if np.issubdtype(np.asarray(values).dtype, np.number):
+            values = node.bounded(np.asarray(values, dtype=np.float64))
+            if not np.isfinite(values).all():
+                position = int(np.argmax(~np.isfinite(values)))
                 raise DataError(
-                    f"node {name!r}: its equation makes {found[place]:g} of row {shown(own.index[place])}; give the node "
+                    f"node {name!r}: its equation makes {values[position]:g} of row {shown(child.index[position])}; give the node "
                     "a range, or correct its coefficients"
                 )
-        column = _written(fact, found, rows)
-        return column, np.asarray(column != fact, dtype=bool)
+        column = _with_values(factual, values, rows)
+        return column, np.asarray(column != factual, dtype=bool)
 
 
 def _distinct(column: pd.Series) -> pd.Series:
@@ -199,24 +199,24 @@ def _filled(column: pd.Series, value: Any) -> pd.Series:
     return pd.Series(value, index=column.index, name=column.name).astype(dtype)
 
 
-def _written(column: pd.Series, values: Any, rows: Booleans) -> pd.Series:
+def _with_values(column: pd.Series, values: Any, rows: Booleans) -> pd.Series:
     """Return the column with values (R,) in the R rows that `rows` (N,) marks, in the column's type if that can hold them."""
     new, dtype = np.asarray(values), column.dtype
     if np.issubdtype(new.dtype, np.number) and pd.api.types.is_numeric_dtype(dtype) and not _holds(dtype, new):
         dtype = np.dtype(np.float64)
     kind = object if isinstance(dtype, pd.CategoricalDtype) else dtype
-    found = column.astype(kind).to_numpy(copy=True)
-    found[rows] = new
-    return pd.Series(found, index=column.index, name=column.name).astype(dtype)
+    result = column.astype(kind).to_numpy(copy=True)
+    result[rows] = new
+    return pd.Series(result, index=column.index, name=column.name).astype(dtype)
 
 
 def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
     """Return True if a numeric column type can hold the values (R,): integer types hold whole numbers within their limits,
     boolean ones none."""
-    plain = dtype.numpy_dtype if isinstance(dtype, pd.ArrowDtype) else dtype  # Arrow's type is int or float, whatever its size
+    numpy_type = dtype.numpy_dtype if isinstance(dtype, pd.ArrowDtype) else dtype  # Arrow's type is int or float, whatever its size
     if pd.api.types.is_float_dtype(dtype):
-        return bool((np.abs(values) <= np.finfo(plain.type).max).all())
+        return bool((np.abs(values) <= np.finfo(numpy_type.type).max).all())
     if not pd.api.types.is_integer_dtype(dtype):
         return bool(values.dtype == dtype)
-    limits = np.iinfo(plain.type)
+    limits = np.iinfo(numpy_type.type)
     return bool(((np.round(values) == values) & (values >= limits.min) & (values < float(limits.max) + 1)).all())

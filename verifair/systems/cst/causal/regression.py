@@ -49,21 +49,21 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
             size, total = np.maximum(size, np.abs(x).max(axis=0, initial=0.0)), total + x.sum(axis=0)
     _check_squares(size, size, design.terms, node)
     first = total / rows
-    left = sum((x - first).sum(axis=0) for x in matrices()) / rows  # by rounding: matters for a mean of 1e9 beside a spread of 1e-6
-    power, spread = np.zeros(len(first)), np.zeros(len(first))
+    bias = sum((x - first).sum(axis=0) for x in matrices()) / rows  # by rounding: matters for a mean of 1e9 beside a spread of 1e-6
+    power, max_deviation = np.zeros(len(first)), np.zeros(len(first))
     for x in matrices():
-        z = x - first - left
+        z = x - first - bias
         power += np.einsum("ij,ij->j", z, z)
-        spread = np.maximum(spread, np.abs(z).max(axis=0, initial=0.0))
-    _check_squares(size, np.where(spread > np.finfo(float).eps * size, spread, 0.0), design.terms, node)
+        max_deviation = np.maximum(max_deviation, np.abs(z).max(axis=0, initial=0.0))
+    _check_squares(size, np.where(max_deviation > np.finfo(float).eps * size, max_deviation, 0.0), design.terms, node)
     length = np.sqrt(power)
-    flat = np.flatnonzero(length <= np.finfo(float).eps * size)
-    if len(flat):
+    constant = np.flatnonzero(length <= np.finfo(float).eps * size)
+    if len(constant):
         raise DataError(
-            f"node {node!r}: parent {design.terms[flat[0]]!r} has the same value in every row, so its effect cannot be fitted; "
+            f"node {node!r}: parent {design.terms[constant[0]]!r} has the same value in every row, so its effect cannot be fitted; "
             "drop it from the parents, use rows of all groups, or give its coefficient"
         )
-    return (lambda: ((x - first - left) / length for x in matrices())), first + left, length
+    return (lambda: ((x - first - bias) / length for x in matrices())), first + bias, length
 
 
 def _extent(y: Array) -> tuple[Array, Array]:
@@ -74,10 +74,10 @@ def _extent(y: Array) -> tuple[Array, Array]:
 
 def _check_squares(size: Array, spread: Array, names: tuple[str, ...], node: str) -> None:
     """Raise DataError for columns (P,) whose squares overflow or vanish.   size, spread: of their numbers and differences."""
-    bad = np.flatnonzero((size > LARGEST) | ((spread > 0) & (spread < 1 / LARGEST)))
-    if len(bad):
+    faulty = np.flatnonzero((size > LARGEST) | ((spread > 0) & (spread < 1 / LARGEST)))
+    if len(faulty):
         raise DataError(
-            f"node {node!r}: column {names[bad[0]]!r} has numbers up to {size[bad[0]]:g}; their squares, or those of their "
+            f"node {node!r}: column {names[faulty[0]]!r} has numbers up to {size[faulty[0]]:g}; their squares, or those of their "
             "differences, are none in floats: use another unit"
         )
 
@@ -135,11 +135,11 @@ def check_rank(r: Array, names: tuple[str, ...], node: str) -> None:
 
 def with_intercept(slopes: Array, mean: Array, first: float) -> Array:
     """(1 + P, 1 + P) covariance of intercept and slopes, from that of the slopes (P, P) and of the centred intercept."""
-    found = np.empty((len(mean) + 1, len(mean) + 1))
-    found[1:, 1:] = slopes
-    found[0, 1:] = found[1:, 0] = -slopes @ mean
-    found[0, 0] = first + mean @ slopes @ mean
-    return found
+    covariance = np.empty((len(mean) + 1, len(mean) + 1))
+    covariance[1:, 1:] = slopes
+    covariance[0, 1:] = covariance[1:, 0] = -slopes @ mean
+    covariance[0, 0] = first + mean @ slopes @ mean
+    return covariance
 
 
 def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coefficients:

@@ -73,9 +73,9 @@ class Metric:
         for attribute in attributes:
             if attribute not in categorical:
                 check_no_hidden_numbers(frame[attribute])
-        twice = [one for one in attributes if list(attributes).count(one) > 1]
-        if twice:
-            raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")
+        repeated = [attribute for attribute in attributes if list(attributes).count(attribute) > 1]
+        if repeated:
+            raise QueryError(f"attributes: {repeated[0]!r} is named twice, and would count twice; name it once")
         words = tuple(a for a in attributes if a in categorical or not holds_numbers(frame[a]))
         numbers = tuple(a for a in attributes if a not in words)
         levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
@@ -95,25 +95,25 @@ class Metric:
 
         Raises DataError for values that are missing, not finite, too far from the table's, or of no known category.
         """
-        found, x = Aside.of(len(frame), len(self.numbers) + len(self.words)).values, _numbers(frame, self.numbers)
+        embedded, x = Aside.of(len(frame), len(self.numbers) + len(self.words)).values, _numbers(frame, self.numbers)
         for part in blocks(len(frame)):
             with np.errstate(over="ignore", invalid="ignore"):
-                numbers = found[part, : len(self.numbers)] = (x[part] - self.centre) @ self.linear
-            far = ~(np.abs(numbers) <= LARGEST).all(axis=1)
-            if far.any():
-                row = frame.index[part][int(np.argmax(far))]
+                numbers = embedded[part, : len(self.numbers)] = (x[part] - self.centre) @ self.linear
+            overflow = ~(np.abs(numbers) <= LARGEST).all(axis=1)
+            if overflow.any():
+                row = frame.index[part][int(np.argmax(overflow))]
                 raise DataError(f"row {row} lies so far outside the table that its distances are no floats; correct its equations")
-        for at, (attribute, levels) in enumerate(zip(self.words, self.levels, strict=True), start=len(self.numbers)):
-            place, words = _factor(frame[attribute])
-            known = {word: code for code, word in enumerate(levels)}
-            strange = [word for word in words if word not in known]
-            if strange:
+        for column, (attribute, levels) in enumerate(zip(self.words, self.levels, strict=True), start=len(self.numbers)):
+            codes, words = _factor(frame[attribute])
+            code_of = {word: code for code, word in enumerate(levels)}
+            unknown = [word for word in words if word not in code_of]
+            if unknown:
                 raise DataError(
-                    f"attribute {attribute!r}: the category {strange[0]!r} is not among the table's, {', '.join(levels[:12])}; "
+                    f"attribute {attribute!r}: the category {unknown[0]!r} is not among the table's, {', '.join(levels[:12])}; "
                     "correct the equation that predicts it"
                 )
-            found[:, at] = np.array([known[word] for word in words])[place]
-        return found
+            embedded[:, column] = np.array([code_of[word] for word in words])[codes]
+        return embedded
 
     @property
     def dimensions(self) -> int:
@@ -123,11 +123,11 @@ class Metric:
     def coordinates(self, embedded: Array) -> Array:
         """(B, D) coordinates of embedded rows (B, m + c)."""
         numbers, codes = self.parts(embedded)
-        found = np.zeros((len(embedded), self.dimensions))
-        found[:, : numbers.shape[1]] = numbers
+        result = np.zeros((len(embedded), self.dimensions))
+        result[:, : numbers.shape[1]] = numbers
         ends = np.cumsum([numbers.shape[1], *map(len, self.levels)])
-        np.put_along_axis(found, ends[:-1] + codes.astype(np.int64), self.height, axis=1)
-        return found
+        np.put_along_axis(result, ends[:-1] + codes.astype(np.int64), self.height, axis=1)
+        return result
 
     def literal(self, frame: pd.DataFrame, embedded: Array) -> Array | None:
         """(N, m + c) standardised numbers and the categories' codes, as the authors' code has them; None for other distances.
@@ -140,11 +140,11 @@ class Metric:
 
     def literal_distance(self, center: Array, points: Array) -> Array:
         """(q,) distances of points (q, m + c) from a center (m + c,), times the number of attributes: sums of floats, in order."""
-        numbers = len(self.numbers)
-        found: Array = (points[:, numbers:] != center[numbers:]).sum(axis=1).astype(np.float64)
-        for j in range(numbers):
-            found += np.abs(points[:, j] - center[j])
-        return found
+        m = len(self.numbers)
+        distance: Array = (points[:, m:] != center[m:]).sum(axis=1).astype(np.float64)
+        for j in range(m):
+            distance += np.abs(points[:, j] - center[j])
+        return distance
 
     @property
     def unequal(self) -> float:
@@ -191,10 +191,10 @@ def _whitening(x: Array) -> Array:
 
 def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
     """Raise DataError for an attribute of words that are nearly all different, such as an identifier."""
-    for attribute, known in zip(words, levels, strict=True):
-        if len(known) > MOST_WORDS:
+    for attribute, categories in zip(words, levels, strict=True):
+        if len(categories) > MOST_WORDS:
             raise DataError(
-                f"attribute {attribute!r}: holds {len(known):,} different words in {rows:,} rows, at most {MOST_WORDS:,} make "
+                f"attribute {attribute!r}: holds {len(categories):,} different words in {rows:,} rows, at most {MOST_WORDS:,} make "
                 "people similar or not; leave it out, or merge rare words"
             )
 
@@ -227,9 +227,9 @@ def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:
     x = Aside.of(len(frame), len(names)).values
     for j, name in enumerate(names):
         x[:, j] = frame[name].to_numpy(dtype=float, na_value=np.nan)
-        bad = ~np.isfinite(x[:, j])
-        if bad.any():
-            row = int(np.argmax(bad))
+        invalid = ~np.isfinite(x[:, j])
+        if invalid.any():
+            row = int(np.argmax(invalid))
             raise DataError(f"attribute {name!r}: row {frame.index[row]} holds {x[row, j]:g}, expected a finite number")
     return x
 

@@ -75,20 +75,20 @@ class Search:
 
         unequal: (K,) how many categories of each kind differ from theirs.
         """
-        held = np.cumsum(np.bincount(unequal, weights=np.diff(self.start)))  # points with at most so many unequal categories
-        enough = np.searchsorted(held, width)
-        if enough == 0:
+        available = np.cumsum(np.bincount(unequal, weights=np.diff(self.start)))  # points with at most so many unequal categories
+        max_unequal = np.searchsorted(available, width)
+        if max_unequal == 0:
             tree, start = self._tree(int(np.argmin(unequal)))
-            power, place = tree.query(centers, k=np.arange(1, width + 1), p=self.metric.p)
-            power, point = power if self.metric.p == 1 else np.square(power), self.order[start + place]
+            power, position = tree.query(centers, k=np.arange(1, width + 1), p=self.metric.p)
+            power, point = power if self.metric.p == 1 else np.square(power), self.order[start + position]
         else:
-            power, point = self._measured(centers, unequal <= enough, unequal, width)
-        further = self.metric.unequal * unequal
-        further[unequal <= enough] = np.inf
-        some = np.flatnonzero(power[:, -1] >= further.min(initial=np.inf))
-        if len(some):
-            more, others = self._measured(centers[some], further <= power[some, -1].max(), unequal, width)
-            power[some], point[some] = _best(np.hstack([power[some], more]), np.hstack([point[some], others]), width)
+            power, point = self._measured(centers, unequal <= max_unequal, unequal, width)
+        lower_bound = self.metric.unequal * unequal
+        lower_bound[unequal <= max_unequal] = np.inf
+        rows = np.flatnonzero(power[:, -1] >= lower_bound.min(initial=np.inf))
+        if len(rows):
+            more_power, more_point = self._measured(centers[rows], lower_bound <= power[rows, -1].max(), unequal, width)
+            power[rows], point[rows] = _best(np.hstack([power[rows], more_power]), np.hstack([point[rows], more_point]), width)
         return power, point
 
     def _tree(self, kind: int) -> tuple[cKDTree, int]:
@@ -102,33 +102,33 @@ class Search:
             self.trees[kind] = tree
         return tree, start
 
-    def _measured(self, centers: Array, which: Booleans, unequal: Integers, width: int) -> tuple[Array, Integers]:
+    def _measured(self, centers: Array, mask: Booleans, unequal: Integers, width: int) -> tuple[Array, Integers]:
         """p-th powers of distances and points, (B, width) or of all, the nearest first, among points of some kinds (K,)."""
         power, point = np.empty((len(centers), 0)), np.empty((len(centers), 0), dtype=np.int64)
-        for place, base in self._pieces(np.flatnonzero(which), unequal):
-            numbers, size = self.numbers[place], max(1, CELLS // len(place))
-            best = []
+        for positions, base in self._pieces(np.flatnonzero(mask), unequal):
+            numbers, size = self.numbers[positions], max(1, CELLS // len(positions))
+            results = []
             for b in range(0, len(centers), size):
-                apart = cdist(centers[b : b + size], numbers, "cityblock" if self.metric.p == 1 else "sqeuclidean") + base
-                points = np.broadcast_to(self.order[place], apart.shape)
-                best.append(_best(np.hstack([power[b : b + size], apart]), np.hstack([point[b : b + size], points]), width))
-            power, point = (np.concatenate(one) for one in zip(*best, strict=True))
+                powers = cdist(centers[b : b + size], numbers, "cityblock" if self.metric.p == 1 else "sqeuclidean") + base
+                points = np.broadcast_to(self.order[positions], powers.shape)
+                results.append(_best(np.hstack([power[b : b + size], powers]), np.hstack([point[b : b + size], points]), width))
+            power, point = (np.concatenate(pieces) for pieces in zip(*results, strict=True))
         return power, point
 
     def _pieces(self, kinds: Integers, unequal: Integers) -> Iterator[tuple[Integers, Array]]:
         """Yield (q,) positions in `order` of these kinds' points, about ROWS at a time, and (q,) the contribution of their
         categories."""
         count = np.diff(self.start)[kinds]
-        for some in np.split(np.arange(len(kinds)), np.flatnonzero(np.diff(np.cumsum(count) // ROWS)) + 1):
-            ends = np.cumsum(count[some])
-            begin = np.repeat(self.start[kinds[some]] - ends + count[some], count[some])
-            yield begin + np.arange(ends[-1]), np.repeat(self.metric.unequal * unequal[kinds[some]], count[some])
+        for group in np.split(np.arange(len(kinds)), np.flatnonzero(np.diff(np.cumsum(count) // ROWS)) + 1):
+            ends = np.cumsum(count[group])
+            begin = np.repeat(self.start[kinds[group]] - ends + count[group], count[group])
+            yield begin + np.arange(ends[-1]), np.repeat(self.metric.unequal * unequal[kinds[group]], count[group])
 
 
 def _best(power: Array, point: Integers, width: int) -> tuple[Array, Integers]:
     """Return the `width` least powers of each row (B, q), in order (all if there are fewer), and their points."""
     if power.shape[1] > width:
-        few = np.argpartition(power, width - 1, axis=1)[:, :width]
-        power, point = np.take_along_axis(power, few, axis=1), np.take_along_axis(point, few, axis=1)
+        nearest = np.argpartition(power, width - 1, axis=1)[:, :width]
+        power, point = np.take_along_axis(power, nearest, axis=1), np.take_along_axis(point, nearest, axis=1)
     order = np.argsort(power, axis=1, kind="stable")
     return np.take_along_axis(power, order, axis=1), np.take_along_axis(point, order, axis=1)

@@ -281,7 +281,7 @@ def test_many_categories_are_drawn_together() -> None:
     order = situation_plots._categories(values)
     assert len(order) == situation_plots.CATEGORIES
     assert order[-1] == "others"
-    kept = situation_plots._kept(values, order).value_counts()
+    kept = situation_plots._grouped(values, order).value_counts()
     assert kept.sum() == len(values)
     assert kept["others"] == sum(20 - n for n in range(7, 20))
 
