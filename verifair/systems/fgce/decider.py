@@ -42,36 +42,36 @@ def positive(
     if isinstance(model, Model):
         read, schema = schema.settled(model)
         model = schema.judges(read)
-        found, step = np.empty(len(raw), dtype=bool), at_once(model, max(len(raw), 1))
+        result, step = np.empty(len(raw), dtype=bool), at_once(model, max(len(raw), 1))
         for start in range(0, len(raw), step):
-            found[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == schema.good
+            result[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == schema.good
             if progress is not None:
                 progress(min(start + step, len(raw)), len(raw))
-        return found
-    found = np.asarray(_predicted(model, frame_of(schema, raw, words)))
-    if found.shape != (len(raw),):
-        raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
-    if pd.isna(found).any():
-        raise QueryError(f"model: predict gave no class for {int(pd.isna(found).sum())} of {len(raw)} rows; expected one for each")
-    answers = pd.unique(found)
-    classes = [text(one) for one in getattr(model, "classes_", answers)]
-    wanted = _wanted(schema, classes)
-    seen = {answer: text(answer) in wanted for answer in answers.tolist()}
-    return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+        return result
+    result = np.asarray(_predicted(model, frame_of(schema, raw, words)))
+    if result.shape != (len(raw),):
+        raise QueryError(f"model: predict gave an array of shape {result.shape} for {len(raw)} rows; expected a class for each")
+    if pd.isna(result).any():
+        raise QueryError(f"model: predict gave no class for {int(pd.isna(result).sum())} of {len(raw)} rows; expected one for each")
+    answers = pd.unique(result)
+    classes = [text(label) for label in getattr(model, "classes_", answers)]
+    favourable = _favourable_classes(schema, classes)
+    is_favourable = {answer: text(answer) in favourable for answer in answers.tolist()}
+    return np.array([is_favourable[answer] for answer in result.tolist()], dtype=bool)
 
 
-def _wanted(schema: Schema, classes: Sequence[str]) -> set[str]:
+def _favourable_classes(schema: Schema, classes: Sequence[str]) -> set[str]:
     """Return the favourable ones among an estimator's classes, in its order. Raises QueryError if there are none."""
     rule = schema.outcome
     if rule.of == "class" and len(classes) > 2:
         return {classes[k] for k in rule.favoured(len(classes))}
-    wanted = schema.positive_label if schema.positive_label is not None else "1"
-    if wanted not in classes:
+    favourable = schema.positive_label if schema.positive_label is not None else "1"
+    if favourable not in classes:
         raise QueryError(
-            f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {wanted!r}; "
+            f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {favourable!r}; "
             "set positive_label in the schema's [model] section"
         )
-    return {wanted}
+    return {favourable}
 
 
 def _predicted(model: Any, frame: pd.DataFrame) -> Any:
@@ -80,10 +80,10 @@ def _predicted(model: Any, frame: pd.DataFrame) -> Any:
     except NotFittedError:
         raise QueryError(f"model: this {type(model).__name__} is not fitted yet; fit it before it is explained") from None
     except (ValueError, TypeError, KeyError) as error:
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
         columns = ", ".join(map(str, frame.columns))
         raise QueryError(
-            f"model: predict fails on a table of the schema's columns ({columns}): {what.rstrip('.')}; "
+            f"model: predict fails on a table of the schema's columns ({columns}): {message.rstrip('.')}; "
             "pass a pipeline that takes them as they are"
         ) from error
 
@@ -95,12 +95,12 @@ Words = dict[str, dict[str, Any]]
 def words_of(schema: Schema, table: pd.DataFrame) -> Words:
     """Return the cells that stand for each category in a table: for equal categories, the first cell."""
     sources = [feature.source for feature in schema.features if feature.categories is not None and feature.source in table]
-    found: Words = {name: {text(one): one for one in table[name].dropna().unique().tolist()[::-1]} for name in sources}
+    words: Words = {name: {text(cell): cell for cell in table[name].dropna().unique().tolist()[::-1]} for name in sources}
     for feature in schema.features:
-        if feature.missing is not None and feature.source in found:
-            none = table[feature.source][table[feature.source].isna()].tolist()
-            found[feature.source][feature.missing] = none[0] if none else np.nan
-    return found
+        if feature.missing is not None and feature.source in words:
+            missing = table[feature.source][table[feature.source].isna()].tolist()
+            words[feature.source][feature.missing] = missing[0] if missing else np.nan
+    return words
 
 
 def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataFrame:
@@ -108,9 +108,9 @@ def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataF
     columns: dict[str, Any] = {}
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
-            known = (words or {}).get(feature.source, {})
-            own = None if feature.missing is None else object  # otherwise pandas writes NaN for None
-            cells = pd.Series([known.get(name, name) for name in feature.categories], dtype=own)
+            cells_of = (words or {}).get(feature.source, {})
+            dtype = None if feature.missing is None else object  # otherwise pandas writes NaN for None
+            cells = pd.Series([cells_of.get(name, name) for name in feature.categories], dtype=dtype)
             columns[feature.source] = cells.take(raw[:, v].astype(int)).reset_index(drop=True)
         else:
             columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]

@@ -127,10 +127,10 @@ class GroupCounterfactuals(TableEstimator):
         """
         self._check()
         check_table(X)
-        for what, values in (("y", y), ("sensitive_features", sensitive_features), ("audit", audit)):
-            check_order(X, values, what)
+        for argument, values in (("y", y), ("sensitive_features", sensitive_features), ("audit", audit)):
+            check_order(X, values, argument)
         self.model_ = as_decider(self.model, self.schema) if self.only_robust is None else read(self.model)
-        tell = progress or (lambda what, done, total: None)
+        tell = progress or (lambda argument, done, total: None)
         if self.only_robust is not None:
             askable(self.model_, self.schema, [self.only_robust])
         self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
@@ -165,7 +165,7 @@ class GroupCounterfactuals(TableEstimator):
         table = table.rename(columns=beside(("row", "serves", "largest cost"), list(table.columns)))
         table.insert(0, "row", chosen)
         table["serves"] = served.sum(axis=0)
-        table["largest cost"] = [group.cost[one].max(initial=0.0) for one in served.T]
+        table["largest cost"] = [group.cost[is_served].max(initial=0.0) for is_served in served.T]
         return table
 
     def explanations(self, name: str) -> pd.DataFrame:
@@ -187,8 +187,8 @@ class GroupCounterfactuals(TableEstimator):
         """
         used, nodes = self._used()
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
-        found = certify_robust(self.model_, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
-        return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
+        robustness = certify_robust(self.model_, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
+        return CertifiedRobustness(table=by_group(robustness.table, nodes, used), certificate=robustness.certificate)
 
     def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
         """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason
@@ -201,10 +201,10 @@ class GroupCounterfactuals(TableEstimator):
         network = read(self.model)
         if not network.piecewise_linear:
             return "the model is smooth, so that its decisions are not exact"
-        reached = {name: group for name, group in self.groups_.items() if group.short is None}
-        if not reached:
+        complete = {name: group for name, group in self.groups_.items() if group.short is None}
+        if not complete:
             return "k is too few for the coverage that was asked for, in every group"
-        answers = {name: (group.negatives, group.instance, group.found) for name, group in reached.items()}
+        answers = {name: (group.negatives, group.instance, group.found) for name, group in complete.items()}
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
         return certificate(
             network, self.schema.named(network), self.graph_, answers, k=self.k, coverage=self.coverage, max_cost=self.max_cost,
@@ -223,19 +223,19 @@ class GroupCounterfactuals(TableEstimator):
         if self.cost != "l2":
             raise QueryError(f"cost = {self.cost!r}: AReS and GLOBE-CE are compared by distance; fit with cost l2")
         raw, methods = self.graph_.raw, (ares, partial(globe_ce, seed=seed))
-        asked = [(name, group, method) for name, group in self.groups_.items() for method in methods]
-        for n, (name, group, method) in enumerate(asked):
+        tasks = [(name, group, method) for name, group in self.groups_.items() for method in methods]
+        for n, (name, group, method) in enumerate(tasks):
             if tell is not None:
-                tell("compared", n, len(asked))
+                tell("compared", n, len(tasks))
             decide = partial(positive, self.model_, self.schema, words=self.words_)
             advice = method(self.space_, raw, raw[group.negatives], decide)
-            found = {advice.name: feasible_share(self.space_, raw, group.negatives, advice, self.graph_.eps)}
+            shares = {advice.name: feasible_share(self.space_, raw, group.negatives, advice, self.graph_.eps)}
             if method is methods[-1]:
-                found |= of_choice(group.instance, group.negatives, group.cost, len(group.found.chosen))
-            for label, one in found.items():
-                advised = advice.share if label == advice.name else one.coverage
-                yield {"group": name, "method": label, "size": one.size, "advised": advised, "coverage": one.coverage,
-                       "cost": one.cost}
+                shares |= of_choice(group.instance, group.negatives, group.cost, len(group.found.chosen))
+            for label, share in shares.items():
+                advised = advice.share if label == advice.name else share.coverage
+                yield {"group": name, "method": label, "size": share.size, "advised": advised, "coverage": share.coverage,
+                       "cost": share.cost}
 
     def attribute_changes(self) -> pd.DataFrame:
         """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature; see `binned`."""
@@ -248,10 +248,10 @@ class GroupCounterfactuals(TableEstimator):
         return self._of_changes(change_size, self.graph_.raw)
 
     def _of_changes(self, measure: Callable[..., pd.Series], rows: Array) -> pd.DataFrame:
-        found = {
+        measures = {
             name: measure(self.space_, rows, group.instance.factuals, group.assigned) for name, group in self.groups_.items()
         }
-        return pd.DataFrame(found).T
+        return pd.DataFrame(measures).T
 
     def _used(self) -> tuple[dict[str, Integers], Integers]:
         """Return the nodes that are assigned to somebody, by group, and all of them once."""
@@ -291,15 +291,15 @@ class GroupCounterfactuals(TableEstimator):
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:
         """Return nodes to be explained, by group; set skipped_. Raises DataError for a group without any, before the work."""
         negatives = {name: np.flatnonzero(explained & member) for name, member in members.items()}
-        none = {name: "nobody in it is to be explained" for name, own in negatives.items() if not len(own)}
-        if none and (self.empty == "error" or len(none) == len(negatives)):
-            name = next(iter(none))
+        without = {name: "nobody in it is to be explained" for name, nodes in negatives.items() if not len(nodes)}
+        if without and (self.empty == "error" or len(without) == len(negatives)):
+            name = next(iter(without))
             raise DataError(
                 f"{name}: nobody in it is to be explained: none of its {int(members[name].sum())} rows has the negative decision, "
                 'or all of these are left out; choose other groups or rows, or leave such groups out (empty = "skip")'
             )
-        self.skipped_: dict[str, str] = none
-        return {name: own for name, own in negatives.items() if len(own)}
+        self.skipped_: dict[str, str] = without
+        return {name: nodes for name, nodes in negatives.items() if len(nodes)}
 
     def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Tell) -> None:
         """Set groups_. One error names all groups for which k is too small, so that k need not be corrected group by group."""
@@ -308,20 +308,20 @@ class GroupCounterfactuals(TableEstimator):
         self.groups_: dict[str, Group] = {}
         self.stranded_: dict[str, int] = {}
         problems: list[str] = []
-        for n, (name, own) in enumerate(negatives.items()):
+        for n, (name, nodes) in enumerate(negatives.items()):
             tell("groups", n, len(negatives))
             try:
                 instance = Instance.of(
-                    self.graph_, self.reachability_, own, candidates, cost=self.cost, weights=weights, group=name
+                    self.graph_, self.reachability_, nodes, candidates, cost=self.cost, weights=weights, group=name
                 )
             except DataError as error:
                 if self.empty == "error" or (n == len(negatives) - 1 and not self.groups_ and not problems):
                     raise
                 self.skipped_[name] = str(error).removeprefix(f"{name}: ")
-                self.stranded_[name] = len(own)
+                self.stranded_[name] = len(nodes)
                 continue
             try:
-                self.groups_[name] = self._solved(name, own, instance, prove)
+                self.groups_[name] = self._solved(name, nodes, instance, prove)
             except QueryError as error:
                 problems.append(f"{name}: {error}")
         if problems:
@@ -333,11 +333,11 @@ class GroupCounterfactuals(TableEstimator):
         try:
             if prove is not None:
                 robust = robust_choice(
-                    instance, self._found, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
+                    instance, self._optimum, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
                 )
                 found: Centers | Coverage = robust.found
             else:
-                found, short = self._reached(instance, budget)
+                found, short = self._optimum_or_most(instance, budget)
         except Unfinished as error:
             raise QueryError(
                 f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
@@ -350,7 +350,7 @@ class GroupCounterfactuals(TableEstimator):
             short=short,
         )
 
-    def _reached(self, instance: Instance, budget: Budget) -> tuple[Centers | Coverage, Shortage | None]:
+    def _optimum_or_most(self, instance: Instance, budget: Budget) -> tuple[Centers | Coverage, Shortage | None]:
         """Return the optimum for the wanted coverage or, if k is too small for it, for the most people that k can cover."""
         deadline = clock.now() + budget.seconds
 
@@ -358,21 +358,21 @@ class GroupCounterfactuals(TableEstimator):
             return Budget(seconds=max(deadline - clock.now(), 1.0))
 
         try:
-            return self._found(instance, self.coverage, budget), None
+            return self._optimum(instance, self.coverage, budget), None
         except TooFew as error:
             if self.too_few == "error":
                 raise QueryError(f'{error}, or too_few = "most", which covers as many as {self.k} can') from None
-            most = largest_coverage(instance, self.k, np.inf, budget=left())
-            if not most.optimal:
+            largest = largest_coverage(instance, self.k, np.inf, budget=left())
+            if not largest.optimal:
                 raise
-        found = self._found(instance, most.covered / instance.size, left())
+        found = self._optimum(instance, largest.covered / instance.size, left())
         try:
-            everybody: int | None = fewest(instance, budget=left())[0]
+            needed_for_all: int | None = fewest(instance, budget=left())[0]
         except Unfinished:
-            everybody = None
-        return found, Shortage(asked=needed(instance, self.coverage), needed=everybody)
+            needed_for_all = None
+        return found, Shortage(asked=needed(instance, self.coverage), needed=needed_for_all)
 
-    def _found(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
+    def _optimum(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
         if self.max_cost is not None:
             if self.method == "greedy":
                 return greedy_coverage(instance, self.k, self.max_cost)

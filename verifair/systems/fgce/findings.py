@@ -42,37 +42,37 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
     lines = []
     for name, group in model.groups_.items():
         weak = model.reachability_.weak
-        without = np.full(len(group.instance.hopeless), -1)
+        unassigned = np.full(len(group.instance.hopeless), -1)
         nodes = np.concatenate([group.instance.factuals, group.instance.hopeless]).tolist()
-        targets = np.concatenate([group.assigned, without]).tolist()
+        targets = np.concatenate([group.assigned, unassigned]).tolist()
         for n, (node, target) in enumerate(zip(nodes, targets, strict=True)):
             line: dict[str, Any] = {"group": name, "row": rows[node], "component": int(weak[node])}
             if target >= 0:
                 line |= {"counterfactual": rows[target], "cost": float(group.cost[n]), "changes": _change(model, node, target)}
             else:
-                why = "not covered" if n < group.instance.size else "no feasible counterfactual"
-                line |= {"counterfactual": None, "cost": None, "changes": why}
+                reason = "not covered" if n < group.instance.size else "no feasible counterfactual"
+                line |= {"counterfactual": None, "cost": None, "changes": reason}
             lines.append(line)
     table = pd.DataFrame(lines)
     return table.assign(counterfactual=pd.Series([line["counterfactual"] for line in lines], dtype=object))  # not 308.0 for 308
 
 
 def comparisons(
-    model: GroupCounterfactuals, found: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
+    model: GroupCounterfactuals, groups: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
 ) -> list[GroupComparison]:
     """Return every measure that compares groups; empty for a single group."""
-    if len(found) < 2:
+    if len(groups) < 2:
         return []
-    people = {one.name: one.factuals for one in found}
-    hopeless = {one.name: (one.hopeless, one.negatives) for one in found}
-    missed = {one.name: (one.factuals - one.covered, one.factuals) for one in found}
+    people = {summary.name: summary.factuals for summary in groups}
+    hopeless = {summary.name: (summary.hopeless, summary.negatives) for summary in groups}
+    missed = {summary.name: (summary.factuals - summary.covered, summary.factuals) for summary in groups}
     # The mean cost of the chosen counterfactuals depends on which optimum was found, as only the largest cost is optimised.
     costs = {name: group.instance.nearest for name, group in model.groups_.items()}
     lines = [_of_shares(WITHOUT, hopeless)]
-    if any(one.covered < one.factuals for one in found):
+    if any(summary.covered < summary.factuals for summary in groups):
         lines.append(_of_shares("share of the others that is not covered", missed))
-    if found[0].certainty.of == "cost" and all(one.short is None for one in found):  # of equal coverage
-        lines.append(_of_largest(found, people))
+    if groups[0].certainty.of == "cost" and all(summary.short is None for summary in groups):  # of equal coverage
+        lines.append(_of_largest(groups, people))
     lines.append(_of_means(LEAST, costs, seed))
     return lines + (_of_burden(burden, people) if burden is not None else [])
 
@@ -103,41 +103,41 @@ def _by_use(group: Group) -> Integers:
 
 
 def _advice(model: GroupCounterfactuals, group: Group, node: int, rows: pd.Index) -> Advice:
-    own = group.assigned == node
+    served = group.assigned == node
     raw = model.graph_.raw
-    shares = change_frequency(model.space_, model.levels_, group.instance.factuals[own], group.assigned[own])
+    shares = change_frequency(model.space_, model.levels_, group.instance.factuals[served], group.assigned[served])
     shares = shares.sort_values(ascending=False)
     return Advice(
-        row=rows[node], values=model.schema.decode(raw[node]), serves=int(own.sum()), largest=float(group.cost[own].max()),
-        mean=float(group.cost[own].mean()), changes={str(f): float(share) for f, share in shares.items() if share > 0},
+        row=rows[node], values=model.schema.decode(raw[node]), serves=int(served.sum()), largest=float(group.cost[served].max()),
+        mean=float(group.cost[served].mean()), changes={str(f): float(share) for f, share in shares.items() if share > 0},
     )
 
 
 def _subgroups(model: GroupCounterfactuals, group: Group) -> tuple[Subgroup, ...]:
     reach, instance = model.reachability_, group.instance
     weak = reach.weak
-    out = []
+    subgroups = []
     for component in np.unique(weak[group.negatives]).tolist():
-        own = weak[instance.factuals] == component
-        served = own & (group.assigned >= 0)
+        members = weak[instance.factuals] == component
+        served = members & (group.assigned >= 0)
         cost = group.cost[served]
-        out.append(Subgroup(
-            component=component, common=_common(model, group, component, reach), factuals=int(own.sum()),
+        subgroups.append(Subgroup(
+            component=component, common=_common(model, group, component, reach), factuals=int(members.sum()),
             hopeless=int((weak[instance.hopeless] == component).sum()),
             candidates=int((weak[instance.candidates] == component).sum()),
             used=len(np.unique(group.assigned[served])), covered=int(served.sum()),
             largest=float(cost.max()) if len(cost) else float("nan"), mean=float(cost.mean()) if len(cost) else float("nan"),
         ))
-    return tuple(sorted(out, key=lambda one: -one.factuals - one.hopeless))
+    return tuple(sorted(subgroups, key=lambda subgroup: -subgroup.factuals - subgroup.hopeless))
 
 
 def _common(model: GroupCounterfactuals, group: Group, component: int, reach: Reachability) -> dict[str, Any]:
     """Return the component's values of the fixed features (which no move changes) in which the group's negatives differ."""
     raw = model.graph_.raw
     first = int(group.negatives[reach.weak[group.negatives] == component][0])
-    here = model.schema.decode(raw[first])
+    values = model.schema.decode(raw[first])
     return {
-        feature.name: here[feature.name]
+        feature.name: values[feature.name]
         for v, (feature, change) in enumerate(zip(model.schema.features, model.space_.changes, strict=True))
         if change == "fixed" and np.ptp(raw[group.negatives, v]) > 0
     }
@@ -157,43 +157,43 @@ def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
 def _certainty(group: Group, method: str) -> Certainty:
     """Return the bounds of the optimum, and whether they are proved or a solver's claim."""
     found, robust = group.found, group.robust
-    among = " among robust rows" if robust is not None else " for the most that k can cover" if group.short is not None else ""
-    late = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
+    scope = " among robust rows" if robust is not None else " for the most that k can cover" if group.short is not None else ""
+    stopped = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
     if isinstance(found, Centers):
         outcome = found.outcome
         by = "proved" if found.proved or outcome is None else f"claimed by {outcome.backend} {outcome.version}"
-        why = late if outcome is None or outcome.limit in (None, Limit.TIME) else f"stopped ({outcome.limit.value})"
+        reason = stopped if outcome is None or outcome.limit in (None, Limit.TIME) else f"stopped ({outcome.limit.value})"
         if not np.isfinite(found.cost):
-            text = f"{why} before enough were covered; no cost below {rounded(found.lower, up=False, digits=4)} can do it ({by})"
+            text = f"{reason} before enough were covered; no cost below {rounded(found.lower, up=False, digits=4)} can do it ({by})"
         elif found.optimal:
-            text = f"optimal{among}, {by}"
+            text = f"optimal{scope}, {by}"
         else:
             share = (found.cost - found.lower) / found.cost if found.cost else 0.0
-            text = f"not below {rounded(found.lower, up=False, digits=4)}{among} ({by}), gap {percent(share)}: {why}"
+            text = f"not below {rounded(found.lower, up=False, digits=4)}{scope} ({by}), gap {percent(share)}: {reason}"
         trust: Literal["proved", "claimed"] = "proved" if found.proved else "claimed"
         return Certainty(of="cost", value=found.cost, bound=found.lower, trust=trust, optimal=found.optimal, text=text)
     size = group.instance.size
     bound = f"{rounded(100 * found.bound / size, up=True, digits=1)}%"
     if found.optimal:
-        text = f"the most there is{among}, proved"
+        text = f"the most there is{scope}, proved"
     elif method == "greedy":
-        text = f"greedy's, at least {100 * GREEDY:.0f}% of the most, which is at most {bound}{among}"
+        text = f"greedy's, at least {100 * GREEDY:.0f}% of the most, which is at most {bound}{scope}"
     else:
-        text = f"no choice{among} covers more than {bound} (proved): {late}"
+        text = f"no choice{scope} covers more than {bound} (proved): {stopped}"
     return Certainty(
         of="coverage", value=found.covered / size, bound=found.bound / size, trust="proved", optimal=found.optimal, text=text
     )
 
 
 def _of_burden(burden: Burden, people: Mapping[str, int]) -> list[GroupComparison]:
-    known = {name: reach for name, reach in burden.reach.items() if reach is not None}
+    reaches = {name: reach for name, reach in burden.reach.items() if reach is not None}
     lines = []
-    if set(people) <= set(known):
-        proved = all(known[name].optimal for name in people)
+    if set(people) <= set(reaches):
+        proved = all(reaches[name].optimal for name in people)
         lines += [
-            _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in people}, people),
-            _best_known("d0 with k0", {name: known[name].d0 for name in people}, people, proved),
-            _of("d0 with any number", {name: known[name].d_least for name in people}, people),
+            _of("k0, fewest for full coverage", {name: float(reaches[name].k0) for name in people}, people),
+            _best_known("d0 with k0", {name: reaches[name].d0 for name in people}, people, proved),
+            _of("d0 with any number", {name: reaches[name].d_least for name in people}, people),
         ]
     for title, table, by, sign in (
         ("kAUC, mean over k (higher is better)", burden.kauc, "k", -1.0),
@@ -202,10 +202,10 @@ def _of_burden(burden: Burden, people: Mapping[str, int]) -> list[GroupCompariso
     ):
         if not len(table):
             continue
-        wide = table.pivot(index=by, columns="group", values="score").dropna()
-        if len(wide) and set(people) <= set(wide.columns):
-            widths = table.drop_duplicates(by).set_index(by)["width"][wide.index] if "width" in table else None
-            lines.append(_of(title, {name: float(np.average(wide[name], weights=widths)) for name in people}, people, sign))
+        pivot = table.pivot(index=by, columns="group", values="score").dropna()
+        if len(pivot) and set(people) <= set(pivot.columns):
+            widths = table.drop_duplicates(by).set_index(by)["width"][pivot.index] if "width" in table else None
+            lines.append(_of(title, {name: float(np.average(pivot[name], weights=widths)) for name in people}, people, sign))
     return lines
 
 
@@ -223,14 +223,14 @@ def _of(measure: str, values: Mapping[str, float], people: Mapping[str, int], si
     return line.model_copy(update={"worst": worst if apart > NEAR * abs(signed[worst]) else None, "apart": apart})
 
 
-def _of_largest(found: Sequence[GroupSummary], people: Mapping[str, int]) -> GroupComparison:
+def _of_largest(groups: Sequence[GroupSummary], people: Mapping[str, int]) -> GroupComparison:
     """Compare the largest cost: a group is certainly worse if its lower bound is at least the cost found for the others."""
-    optimal = all(one.certainty.optimal for one in found)
-    line = _best_known("largest cost d", {one.name: one.cost for one in found}, people, optimal)
-    ranked = {one.name: one.certainty for one in found if one.name in line.ranked}
+    optimal = all(group.certainty.optimal for group in groups)
+    line = _best_known("largest cost d", {group.name: group.cost for group in groups}, people, optimal)
+    ranked = {group.name: group.certainty for group in groups if group.name in line.ranked}
     if line.worst is None:
         return line
-    others = max(one.value for name, one in ranked.items() if name != line.worst)
+    others = max(group.value for name, group in ranked.items() if name != line.worst)
     return line.model_copy(update={"known": ranked[line.worst].bound >= others})
 
 
@@ -240,28 +240,28 @@ def _best_known(measure: str, values: Mapping[str, float], people: Mapping[str, 
 
 def _of_means(measure: str, values: Mapping[str, Array], seed: int) -> GroupComparison:
     """Compare means over people: the difference of the worst and the best group has an interval."""
-    means = {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()}
-    line = _of(measure, means, {name: len(own) for name, own in values.items()})
+    means = {name: float(costs.mean()) if len(costs) else float("nan") for name, costs in values.items()}
+    line = _of(measure, means, {name: len(costs) for name, costs in values.items()})
     if line.worst is None:
         return line
     best = min(line.ranked, key=lambda name: means[name])
-    found = bootstrap(
+    bounds = bootstrap(
         (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
         vectorized=True, n_resamples=2000, batch=256, rng=seed, confidence_level=level_of_pairs(len(line.ranked)),
     ).confidence_interval
-    return _with_interval(line, found.low, found.high)
+    return _with_interval(line, bounds.low, bounds.high)
 
 
 def _of_shares(measure: str, counts: Mapping[str, tuple[int, int]]) -> GroupComparison:
     """Compare shares of people, counts (some, all): the difference of the worst and the best group has Newcombe's interval."""
-    shares = {name: some / people if people else float("nan") for name, (some, people) in counts.items()}
+    shares = {name: count / people if people else float("nan") for name, (count, people) in counts.items()}
     line = _of(measure, shares, {name: people for name, (_, people) in counts.items()})
     if line.worst is None:
         return line
     best = min(line.ranked, key=lambda name: shares[name])
-    (_, of_worst), (_, of_best) = counts[line.worst], counts[best]
+    (_, worst_people), (_, best_people) = counts[line.worst], counts[best]
     z = critical(level_of_pairs(len(line.ranked)), 2)
-    return _with_interval(line, *newcombe(np.array(shares[line.worst]), of_worst, np.array(shares[best]), of_best, z))
+    return _with_interval(line, *newcombe(np.array(shares[line.worst]), worst_people, np.array(shares[best]), best_people, z))
 
 
 def _with_interval(line: GroupComparison, low: Any, high: Any) -> GroupComparison:
@@ -275,8 +275,8 @@ def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed:
         return Interval(mean=mean, low=np.nan, high=np.nan)
     if np.ptp(values) == 0:
         return Interval(mean=mean, low=mean, high=mean)
-    found = bootstrap((values,), np.mean, confidence_level=level, n_resamples=resamples, method="percentile", rng=seed, batch=256)
-    low, high = found.confidence_interval
+    result = bootstrap((values,), np.mean, confidence_level=level, n_resamples=resamples, method="percentile", rng=seed, batch=256)
+    low, high = result.confidence_interval
     return Interval(mean=mean, low=float(low), high=float(high))
 
 

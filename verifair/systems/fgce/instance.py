@@ -75,15 +75,15 @@ class Instance:
         blocks, hopeless = [], [negatives[~np.isin(reach.weak[negatives], reach.weak[candidates])]]
         numbers = np.intersect1d(reach.weak[negatives], reach.weak[candidates])
         for number in numbers:
-            own, there = negatives[reach.weak[negatives] == number], candidates[reach.weak[candidates] == number]
-            feasible = reach.reaches(own, there)
-            some = feasible.any(axis=1)
-            hopeless.append(own[~some])
+            factuals, targets = negatives[reach.weak[negatives] == number], candidates[reach.weak[candidates] == number]
+            feasible = reach.reaches(factuals, targets)
+            reached = feasible.any(axis=1)
+            hopeless.append(factuals[~reached])
             used = feasible.any(axis=0)
-            if some.any():
-                own, there, feasible = own[some], there[used], feasible[np.ix_(some, used)]
-                found = _costs(graph, own, there, feasible, cost, weights)
-                blocks.append(CostBlock(component=int(number), factuals=own, candidates=there, cost=found))
+            if reached.any():
+                factuals, targets, feasible = factuals[reached], targets[used], feasible[np.ix_(reached, used)]
+                costs = _costs(graph, factuals, targets, feasible, cost, weights)
+                blocks.append(CostBlock(component=int(number), factuals=factuals, candidates=targets, cost=costs))
         if not blocks:
             raise DataError(
                 f"{group}: none of its {len(negatives)} rows has a feasible counterfactual at eps = {graph.eps:g}: no positive row "
@@ -108,38 +108,38 @@ class Instance:
 
     def costs(self) -> Array:
         """Return (F, C') all blocks in one matrix, infinite elsewhere, for the paper's MIP."""
-        out = np.full((len(self.factuals), len(self.columns)), np.inf)
+        matrix = np.full((len(self.factuals), len(self.columns)), np.inf)
         row = column = 0
         for block in self.blocks:
             f, c = block.cost.shape
-            out[row : row + f, column : column + c] = block.cost
+            matrix[row : row + f, column : column + c] = block.cost
             row, column = row + f, column + c
-        return out
+        return matrix
 
     def to(self, chosen: Integers) -> Array:
         """Return (F, n) cost from every factual to each of the chosen nodes (n,)."""
         parts = []
         for block in self.blocks:
             part = np.full((len(block.factuals), len(chosen)), np.inf)
-            place = {int(node): c for c, node in enumerate(block.candidates)}
+            position = {int(node): c for c, node in enumerate(block.candidates)}
             for n, node in enumerate(chosen):
-                if int(node) in place:
-                    part[:, n] = block.cost[:, place[int(node)]]
+                if int(node) in position:
+                    part[:, n] = block.cost[:, position[int(node)]]
             parts.append(part)
         return np.concatenate(parts)
 
 
 def _costs(
-    graph: FeasibilityGraph, own: Integers, there: Integers, feasible: Booleans, cost: Cost, weights: Array | None
+    graph: FeasibilityGraph, factuals: Integers, targets: Integers, feasible: Booleans, cost: Cost, weights: Array | None
 ) -> Array:
     if cost == "l2":
-        out = np.asarray(cdist(graph.points[own], graph.points[there]))
-        return np.where(feasible, out, np.inf)
+        result = np.asarray(cdist(graph.points[factuals], graph.points[targets]))
+        return np.where(feasible, result, np.inf)
     if cost == "path" and weights is None:
         raise QueryError("cost path: pass the weights of the edges (density.edge_weights)")
     matrix = graph.matrix(weights if weights is not None else np.ones(graph.edges))
-    out = np.empty((len(own), len(there)))
-    for start in range(0, len(own), ROWS):
+    result = np.empty((len(factuals), len(targets)))
+    for start in range(0, len(factuals), ROWS):
         part = slice(start, start + ROWS)
-        out[part] = dijkstra(matrix, indices=own[part], unweighted=cost == "hops")[:, there]
-    return np.where(feasible, out, np.inf)
+        result[part] = dijkstra(matrix, indices=factuals[part], unweighted=cost == "hops")[:, targets]
+    return np.where(feasible, result, np.inf)

@@ -271,26 +271,26 @@ class FgceResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def trust(self) -> GroupTrust:
-        by_trust = {kind: [f"{one.name}: {one.certainty.text}" for one in self.groups if one.certainty.trust == kind]
+        by_trust = {kind: [f"{group.name}: {group.certainty.text}" for group in self.groups if group.certainty.trust == kind]
                 for kind in ("proved", "claimed")}
         measured = ["costs, coverages and attribute changes, on the rows of the table", "intervals, by percentile bootstrap"]
         return GroupTrust(proved=by_trust["proved"] + self.robust_lines(), claimed=by_trust["claimed"], measured=measured)
 
     def robust_lines(self) -> list[str]:
         """Return a line for each delta with the numbers proved robust, and one about float32."""
-        good, out = self.fitted.schema.outcomes[1], []
+        good, lines = self.fitted.schema.outcomes[1], []
         for delta, part in [] if self.robust is None else self.robust.groupby("delta"):
             count = part["status"].value_counts()
             proved, refuted, unknown = (int(count.get(status.value, 0)) for status in Status)
             claimed = int((part["trust"] == "claimed").sum())
-            out.append(
+            lines.append(
                 f"delta {delta:g}: {proved} of {len(part)} proved to stay {good}"
                 + (f" ({claimed} by a solver's word)" if claimed else "")
                 + (f", {refuted} refuted by an exact row" if refuted else "")
                 + (f", {unknown} unknown" if unknown else "")
             )
-        trees = [one for one in self.certificate.proofs if isinstance(one.evidence, Tree)] if self.certificate is not None else []
-        return out + ([float32_words(sum(one.float32 for one in trees), len(trees)) + "."] if trees else [])
+        trees = [p for p in self.certificate.proofs if isinstance(p.evidence, Tree)] if self.certificate is not None else []
+        return lines + ([float32_words(sum(proof.float32 for proof in trees), len(trees)) + "."] if trees else [])
 
 
 ANSWERS = {"fgce": FgceResult}

@@ -51,8 +51,8 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     agrees: whether both agree (None without a file).   margin: the good logit minus the largest other (or 0).
     network: a Network, or anything that `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
-    found, schema = schema.settled(read(network))
-    network = schema.judges(found)
+    settled, schema = schema.settled(read(network))
+    network = schema.judges(settled)
     _check(schema, raw)
     x = schema.encode(raw)
     exact = decisions(network, x) == schema.good
@@ -90,21 +90,21 @@ def certify_robust(
     """
     query = askable(network, schema, delta)
     _check(query.schema, raw)
-    deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
+    deltas, budget = sorted({float(value) for value in delta}), budget or Budget()
     deadline = clock.now() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
     refuted: dict[int, Answers] = {}
-    for done, one in enumerate(deltas):
+    for done, value in enumerate(deltas):
         open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
         seconds = max(deadline - clock.now(), 1e-3) / (len(deltas) - done)
-        fresh = _answers(query, raw[open_rows], one, method, _with(budget, seconds)) if len(open_rows) else []
-        found[one] = refuted | dict(zip(open_rows.tolist(), fresh, strict=True))
-        refuted = {row: answers for row, answers in found[one].items() if _status(answers) is Status.VIOLATED}
+        new_answers = _answers(query, raw[open_rows], value, method, _with(budget, seconds)) if len(open_rows) else []
+        found[value] = refuted | dict(zip(open_rows.tolist(), new_answers, strict=True))
+        refuted = {row: answers for row, answers in found[value].items() if _status(answers) is Status.VIOLATED}
         if progress is not None:
             progress((done + 1) * len(raw), len(deltas) * len(raw))
-    keys = [(row, one) for row in range(len(raw)) for one in deltas]
-    lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
-    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row], _favoured(query)[0])]
+    keys = [(row, value) for row in range(len(raw)) for value in deltas]
+    lines = [_line(schema, row, value, found[value][row], [found[d][row] for d in deltas if d < value]) for row, value in keys]
+    decided = [proof for row, value in keys for proof in _decided(raw[row], value, found[value][row], _favoured(query)[0])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
@@ -116,14 +116,14 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
     """
     query = askable(network, schema, [delta])
     _check(query.schema, raw)
-    known: dict[int, Status] = {}
+    statuses: dict[int, Status] = {}
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
-        fresh = np.array([node for node in nodes if int(node) not in known], dtype=np.int64)
-        answers = _answers(query, raw[fresh], delta, "bnb", budget) if len(fresh) else []
-        fresh_ones = {int(node): _status(one) for node, one in zip(fresh, answers, strict=True)}
-        known.update({node: status for node, status in fresh_ones.items() if status is not Status.UNKNOWN})
-        return [(known | fresh_ones)[int(node)] for node in nodes]
+        new = np.array([node for node in nodes if int(node) not in statuses], dtype=np.int64)
+        answers = _answers(query, raw[new], delta, "bnb", budget) if len(new) else []
+        new_statuses = {int(node): _status(answer) for node, answer in zip(new, answers, strict=True)}
+        statuses.update({node: status for node, status in new_statuses.items() if status is not Status.UNKNOWN})
+        return [(statuses | new_statuses)[int(node)] for node in nodes]
 
     return prove
 
@@ -131,10 +131,10 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
 def by_group(table: pd.DataFrame, nodes: Integers, used: Mapping[str, Integers]) -> pd.DataFrame:
     """Return, for each group, the lines of the nodes it uses; column row, a position among `nodes`, becomes the node."""
     table = table.assign(row=nodes[table["row"].to_numpy(dtype=np.int64)])
-    lines = [np.flatnonzero(table["row"].isin(own)) for own in used.values()]
-    out = table.iloc[np.concatenate(lines)].reset_index(drop=True)
-    out.insert(0, "group", np.repeat(np.array(list(used), dtype=object), [len(own) for own in lines]))
-    return out
+    lines = [np.flatnonzero(table["row"].isin(group_nodes)) for group_nodes in used.values()]
+    result = table.iloc[np.concatenate(lines)].reset_index(drop=True)
+    result.insert(0, "group", np.repeat(np.array(list(used), dtype=object), [len(index) for index in lines]))
+    return result
 
 
 COLUMNS = ["row", "delta", "status", "reason", "lower", "upper", "engine", "trust", "against", "witness", "float32_agrees"]
@@ -177,41 +177,41 @@ def _with(budget: Budget, seconds: float) -> Budget:
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return the answers for each row and other class: does the positive class win? The classes share the seconds evenly."""
     (winner,) = _favoured(query)
-    losers = [one for one in range(classes(query.network)) if one != winner]
+    losers = [c for c in range(classes(query.network)) if c != winner]
     deadline = clock.now() + budget.seconds
-    out: list[Answers] = [{} for _ in raw]
+    result: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
         problem = robustness_problem(query.network, query.schema, raw, delta, None, (winner, loser))
         seconds = max(deadline - clock.now(), 1e-3) / (len(losers) - k)
-        for row, (answer,) in zip(out, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
+        for row, (answer,) in zip(result, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer
-    return out
+    return result
 
 
 def _status(answers: Answers) -> Status:
     """Return the status over all other classes: violated if one of them wins, else unknown if one is not decided, else proved."""
     statuses = {answer.status for answer in answers.values()}
-    return next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
+    return next((status for status in (Status.VIOLATED, Status.UNKNOWN) if status in statuses), Status.PROVED)
 
 
 def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Sequence[Answers]) -> dict[str, Any]:
     status = _status(answers)
     # a lower bound on a smaller neighbourhood does not hold on a larger one; a point does
-    carried = any(answers is one for one in smaller)
-    against, telling = next(((c, a) for c, a in answers.items() if a.status is status), (0, next(iter(answers.values()))))
+    carried = any(answers is other for other in smaller)
+    loser, decisive = next(((c, a) for c, a in answers.items() if a.status is status), (0, next(iter(answers.values()))))
     proved, violated = status is Status.PROVED, status is Status.VIOLATED
     return {
         "row": row,
         "delta": delta,
         "status": status.value,
-        "reason": telling.reason.value if status is Status.UNKNOWN and telling.reason is not None else "",
+        "reason": decisive.reason.value if status is Status.UNKNOWN and decisive.reason is not None else "",
         "lower": -np.inf if carried else min(answer.lower for answer in answers.values()),
         "upper": min(answer.upper for answer in answers.values()),
         "engine": "+".join(sorted({answer.engine for answer in answers.values()})),
         "trust": "" if not proved else "checked" if all(a.tree is not None for a in answers.values()) else "claimed",
-        "against": against if violated else None,
-        "witness": schema.decode(telling.witness) if violated and telling.witness is not None else None,
-        "float32_agrees": telling.agrees if violated else None,
+        "against": loser if violated else None,
+        "witness": schema.decode(decisive.witness) if violated and decisive.witness is not None else None,
+        "float32_agrees": decisive.agrees if violated else None,
     }
 
 
@@ -235,13 +235,13 @@ def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: 
 def _certificate(query: Robustness, decided: Sequence[Proof | RowStatement]) -> Certificate | None:
     """Return the proofs and counterexamples; None where nothing is proved."""
     content = answered(decided)
-    if all(isinstance(one.evidence, Counterexample) for one in content["proofs"]):
+    if all(isinstance(proof.evidence, Counterexample) for proof in content["proofs"]):
         return None
     return Certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=query.schema.sha256,
         semantics=semantics(query.network),
-        query=RowsQuery(kind="robustness", protected=(), delta=tuple(sorted({float(one) for one in query.delta}))),
+        query=RowsQuery(kind="robustness", protected=(), delta=tuple(sorted({float(value) for value in query.delta}))),
         features=tuple(feature.name for feature in query.schema.features),
         **content,
     )

@@ -61,7 +61,7 @@ class RobustChoice:
     rounds: int
 
     def count(self, status: Status) -> int:
-        return sum(one is status for one in self.asked.values())
+        return sum(answer is status for answer in self.asked.values())
 
 
 def robust_choice(
@@ -86,19 +86,19 @@ def robust_choice(
 
 def without(instance: Instance, nodes: Sequence[int]) -> Instance:
     """Return the instance without these candidates; factuals that are left without a candidate become hopeless."""
-    blocks, hopeless, gone = [], [instance.hopeless], np.array(sorted(nodes), dtype=np.int64)
+    blocks, hopeless, removed = [], [instance.hopeless], np.array(sorted(nodes), dtype=np.int64)
     for block in instance.blocks:
-        kept = ~np.isin(block.candidates, gone)
-        if kept.all():
+        keep = ~np.isin(block.candidates, removed)
+        if keep.all():
             blocks.append(block)
             continue
-        cost = block.cost[:, kept]
-        some = np.isfinite(cost).any(axis=1)
-        hopeless.append(block.factuals[~some])
-        if some.any():
-            own = block.factuals[some]
-            blocks.append(CostBlock(component=block.component, factuals=own, candidates=block.candidates[kept], cost=cost[some]))
-    candidates = instance.candidates[~np.isin(instance.candidates, gone)]
+        cost = block.cost[:, keep]
+        served = np.isfinite(cost).any(axis=1)
+        hopeless.append(block.factuals[~served])
+        if served.any():
+            rows = block.factuals[served]
+            blocks.append(CostBlock(component=block.component, factuals=rows, candidates=block.candidates[keep], cost=cost[served]))
+    candidates = instance.candidates[~np.isin(instance.candidates, removed)]
     return Instance(blocks=tuple(blocks), hopeless=np.concatenate(hopeless), candidates=candidates)
 
 
@@ -117,17 +117,17 @@ class _RobustSearch:
         self.best: Centers | Coverage | None = None
 
     def run(self) -> RobustChoice:
-        rest = self.instance
+        reduced = self.instance
         while self._left() > 0:
-            found = self._optimum(rest)
-            self._ask(found.chosen)
-            kept = np.array([node for node in found.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
-            if len(kept) == len(found.chosen) or self._serves(found, kept):
-                self._offer(replace(found, chosen=kept))
+            optimum = self._optimum(reduced)
+            self._ask(optimum.chosen)
+            proved = np.array([node for node in optimum.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
+            if len(proved) == len(optimum.chosen) or self._serves(optimum, proved):
+                self._offer(replace(optimum, chosen=proved))
                 if not self.late or self.rounds > 1:
                     break
-            self._ask_ahead(rest, found)
-            rest = without(rest, [*self._with_status(Status.VIOLATED), *self.undecided])
+            self._ask_ahead(reduced, optimum)
+            reduced = without(reduced, [*self._with_status(Status.VIOLATED), *self.undecided])
         if self.best is None:
             self.undecided |= {int(node) for node in self.instance.columns if self.asked.get(int(node)) is not Status.PROVED}
             self.best = self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True)
@@ -146,26 +146,26 @@ class _RobustSearch:
         return self.deadline - clock.now()
 
     def _with_status(self, status: Status) -> list[int]:
-        return [node for node, one in self.asked.items() if one is status]
+        return [node for node, answer in self.asked.items() if answer is status]
 
-    def _optimum(self, rest: Instance, *, out_of_time: bool = False) -> Centers | Coverage:
+    def _optimum(self, reduced: Instance, *, out_of_time: bool = False) -> Centers | Coverage:
         """Return the optimum of a round; its bound counts if no undecided candidate was dropped."""
-        if rest.size < self.count:
-            raise self._too_few(rest, out_of_time)
+        if reduced.size < self.count:
+            raise self._too_few(reduced, out_of_time)
         self.rounds += 1
         started, seconds = clock.now(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
         try:
-            found = self._solved(rest, seconds) if rest.blocks else NOTHING
+            optimum = self._solved(reduced, seconds) if reduced.blocks else NOTHING
         except QueryError as error:
-            without_open = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
-            raise QueryError(f"with robust counterfactuals only{without_open}: {error}") from error
+            note = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
+            raise QueryError(f"with robust counterfactuals only{note}: {error}") from error
         self.late = clock.now() - started > 0.9 * seconds
         if not self.undecided:
-            self._tighten(found)
-        return found
+            self._tighten(optimum)
+        return optimum
 
-    def _solved(self, rest: Instance, seconds: float) -> Centers | Coverage:
-        return self.solve(rest, self.count / rest.size if self.count else 1.0, replace(self.budget, seconds=seconds))
+    def _solved(self, reduced: Instance, seconds: float) -> Centers | Coverage:
+        return self.solve(reduced, self.count / reduced.size if self.count else 1.0, replace(self.budget, seconds=seconds))
 
     def _tighten(self, found: Centers | Coverage) -> None:
         if isinstance(found, Centers):
@@ -181,28 +181,28 @@ class _RobustSearch:
             self.asked |= dict(zip(new, proved, strict=True))
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
-    def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
+    def _ask_ahead(self, reduced: Instance, found: Centers | Coverage) -> None:
         """Ask, with a small budget, about likely next candidates: those that serve most at this cost, twice as many as last time.
 
         All of them if an optimum takes all of its time, since there will be few rounds.
         """
         self.ahead = max(2 * self.ahead, len(found.chosen))
-        self._ask_likely(rest, self._limit(found), len(rest.columns) if self.late else self.ahead)
+        self._ask_likely(reduced, self._limit(found), len(reduced.columns) if self.late else self.ahead)
 
-    def _ask_likely(self, rest: Instance, limit: float, most: int) -> None:
-        serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in rest.blocks])
-        new = ~np.isin(rest.columns, np.array(list(self.asked), dtype=np.int64))
-        ahead = rest.columns[new][np.argsort(-serves[new], kind="stable")][:most]
-        if len(ahead):
+    def _ask_likely(self, reduced: Instance, limit: float, max_count: int) -> None:
+        serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in reduced.blocks])
+        unasked = ~np.isin(reduced.columns, np.array(list(self.asked), dtype=np.int64))
+        candidates = reduced.columns[unasked][np.argsort(-serves[unasked], kind="stable")][:max_count]
+        if len(candidates):
             nodes = min(AHEAD_NODES, self.budget.nodes or AHEAD_NODES)
-            proved = self.prove(ahead, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
-            self.asked |= dict(zip(ahead.tolist(), proved, strict=True))
+            proved = self.prove(candidates, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
+            self.asked |= dict(zip(candidates.tolist(), proved, strict=True))
 
-    def _serves(self, found: Centers | Coverage, kept: Integers) -> bool:
+    def _serves(self, found: Centers | Coverage, proved: Integers) -> bool:
         """Return True if the proved ones among the chosen do as well as all of them."""
-        wanted = self.count if isinstance(found, Centers) else found.covered
-        paid = self.instance.to(kept).min(axis=1, initial=np.inf)
-        return int(within(paid, self._limit(found)).sum()) >= wanted
+        target = self.count if isinstance(found, Centers) else found.covered
+        cost = self.instance.to(proved).min(axis=1, initial=np.inf)
+        return int(within(cost, self._limit(found)).sum()) >= target
 
     def _limit(self, found: Centers | Coverage) -> float:
         """Return the largest cost that a factual may have."""
@@ -219,17 +219,17 @@ class _RobustSearch:
             found = replace(found, bound=max(self.instance.size if bound is None else int(bound), found.covered))
         return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
 
-    def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
+    def _too_few(self, reduced: Instance, out_of_time: bool) -> QueryError:
         """Return the error: how many factuals still have a candidate, and whether the others are known to have none."""
-        if rest.blocks:  # the final number, as far as it is known without more work
-            self._ask_likely(rest, np.inf, len(rest.columns))
-            rest = without(rest, self._with_status(Status.VIOLATED))
-        asked = f"{self.count} of the {self.instance.size} factuals are to be covered, and only {rest.size} have a counterfactual"
+        if reduced.blocks:  # the final number, as far as it is known without more work
+            self._ask_likely(reduced, np.inf, len(reduced.columns))
+            reduced = without(reduced, self._with_status(Status.VIOLATED))
+        text = f"{self.count} of the {self.instance.size} factuals are to be covered, and only {reduced.size} have a counterfactual"
         if out_of_time:
-            return QueryError(f"time is up: {asked} proved robust by now; raise the time, or lower the coverage")
-        share = np.floor(1e4 * rest.size / self.instance.size) / 1e4
+            return QueryError(f"time is up: {text} proved robust by now; raise the time, or lower the coverage")
+        share = np.floor(1e4 * reduced.size / self.instance.size) / 1e4
         remedy = f"pass a coverage of at most {share:g}, or a smaller delta" if share else "pass a smaller delta"
         if self.undecided:
-            open_ones = f"that is neither refuted nor among the {len(self.undecided)} undecided"
-            return QueryError(f"{asked} {open_ones}; raise the time, or {remedy}")
-        return QueryError(f"{asked} that may be robust; {remedy}")
+            condition = f"that is neither refuted nor among the {len(self.undecided)} undecided"
+            return QueryError(f"{text} {condition}; raise the time, or {remedy}")
+        return QueryError(f"{text} that may be robust; {remedy}")

@@ -41,19 +41,19 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         raise QueryError(f"--solver {settings.solver}: is not installed; `verifair doctor` says how to install it")
     if settings.deltas:
         askable(subject.network, subject.schema, settings.deltas)
-    drawn = "no rows"
+    rows_text = "no rows"
     if subject.data is not None:
-        data, drawn = subject.some(settings.rows, work.seed)
+        data, rows_text = subject.some(settings.rows, work.seed)
         subject = replace(subject, data=data)
     rows = rows_of(settings, subject, "fgce")
     fitted = _estimator(settings, subject, rows, work)
-    with work.bars() as tell:
-        finished = _fit(fitted, rows, tell, work)
-        decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
-        measured = _measured(fitted, settings.grid, work, tell) if settings.measures and decided is not None else None
-        compared = _compared(fitted, work, tell) if settings.compare and decided is not None else None
+    with work.bars() as report:
+        finished = _fit(fitted, rows, report, work)
+        decided, proved = _network_decisions(fitted, settings, work, report) if finished else (None, None)
+        measured = _measured(fitted, settings.grid, work, report) if settings.measures and decided is not None else None
+        compared = _compared(fitted, work, report) if settings.compare and decided is not None else None
     names = rows.frame.index.astype(object)  # as objects, whole numbers stay whole beside a None
-    found = summaries(fitted, names, seed=work.seed)
+    groups = summaries(fitted, names, seed=work.seed)
     if settings.deltas or work.certificate is None:
         _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")
     else:
@@ -61,34 +61,34 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         _, note = work.save_proof(None, optimum) if isinstance(optimum, str) else work.save_proof(optimum, "")
         short = [name for name, group in getattr(fitted, "groups_", {}).items() if group.short is not None]
         note = f"{note}; it is not about {listed(short)}: k is too few there" if short and not isinstance(optimum, str) else note
-    whole = decided is not None and (measured is None or measured.stopped != "interrupted")
+    is_complete = decided is not None and (measured is None or measured.stopped != "interrupted")
     return FgceResult(
         model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,
-        query=_query(settings, rows), groups=found, explanations=explanations(fitted, names),
-        comparison=comparisons(fitted, found, measured, seed=work.seed), measures=measured, compared=compared,
-        re_evaluated=None if decided is None else _called(decided, names),
-        robust=_called(proved.table, names) if proved else None,
-        fitted=fitted, rows=rows, drawn=drawn, certificate=proved.certificate if proved else None,
+        query=_query(settings, rows), groups=groups, explanations=explanations(fitted, names),
+        comparison=comparisons(fitted, groups, measured, seed=work.seed), measures=measured, compared=compared,
+        re_evaluated=None if decided is None else _with_row_names(decided, names),
+        robust=_with_row_names(proved.table, names) if proved else None,
+        fitted=fitted, rows=rows, drawn=rows_text, certificate=proved.certificate if proved else None,
         note=note,
-        interrupted=None if whole else INTERRUPTED, seconds=work.seconds,
+        interrupted=None if is_complete else INTERRUPTED, seconds=work.seconds,
     )
 
 
 def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work) -> GroupCounterfactuals:
     share = (MEASURED if settings.measures else 1.0) * (1 - CERTIFIED if settings.deltas else 1.0)
     parameters = set(GroupCounterfactuals._get_param_names()) & set(FgceSettings.model_fields)
-    own: dict[str, Any] = {name: getattr(settings, name) for name in parameters}
+    values: dict[str, Any] = {name: getattr(settings, name) for name in parameters}
     seconds = work.budget(share / rows.count).seconds
-    return GroupCounterfactuals(subject.network, subject.schema, seconds=seconds, threads=work.jobs, **own)
+    return GroupCounterfactuals(subject.network, subject.schema, seconds=seconds, threads=work.jobs, **values)
 
 
 def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bool:
     """Solve the groups. Return False if Ctrl-C ended it. Raises Interrupted where none was, OutOfTime before the first."""
 
-    def report(what: str, done: int, total: int) -> None:
-        tell(what, done, total)
-        if what in UNTIMED and work.up:
-            raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
+    def report(task: str, done: int, total: int) -> None:
+        tell(task, done, total)
+        if task in UNTIMED and work.up:
+            raise OutOfTime(f"the time was up after {done:,} of {total:,} ({task})")
 
     try:
         fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=report)
@@ -99,7 +99,7 @@ def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bo
     return True
 
 
-def _of_network(
+def _network_decisions(
     fitted: GroupCounterfactuals, settings: FgceSettings, work: Work, tell: Tell
 ) -> tuple[pd.DataFrame | None, CertifiedRobustness | None]:
     """Return the network's decisions on the counterfactuals, and the robustness verdicts; None after Ctrl-C."""
@@ -135,10 +135,10 @@ def _compared(fitted: GroupCounterfactuals, work: Work, tell: Tell) -> pd.DataFr
     return pd.DataFrame(lines)
 
 
-def _called(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
+def _with_row_names(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
     return table.assign(row=names[table["row"].to_numpy(dtype=int)])
 
 
 def _query(settings: FgceSettings, rows: Rows) -> FgceQuery:
-    asked = settings.model_dump() | {"protected": tuple(rows.groups.columns), "audit": rows.audited}
-    return FgceQuery.model_validate({**asked, "solver": settings.solver if settings.method == "mip" else None})
+    query = settings.model_dump() | {"protected": tuple(rows.groups.columns), "audit": rows.audited}
+    return FgceQuery.model_validate({**query, "solver": settings.solver if settings.method == "mip" else None})

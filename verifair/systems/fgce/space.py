@@ -44,8 +44,8 @@ class FeatureSpace:
         for v, change in given.items():
             if change not in CHANGES:
                 raise SchemaError(f"feature {schema.features[v].name!r}: change = {change!r}; use one of {', '.join(CHANGES)}")
-        own = [feature.change or ("fixed" if feature.protected else "free") for feature in schema.features]
-        changes_ = tuple(given.get(v, change) for v, change in enumerate(own))
+        defaults = [feature.change or ("fixed" if feature.protected else "free") for feature in schema.features]
+        changes_ = tuple(given.get(v, change) for v, change in enumerate(defaults))
         return cls(schema=schema, changes=changes_, custom=custom)
 
     @cached_property
@@ -66,13 +66,13 @@ class FeatureSpace:
 
     def points(self, raw: Array) -> Array:
         """Return (N, p) coordinates of raw rows (N, V)."""
-        found = np.zeros((len(raw), len(self.feature_of)))
-        one, at, low, high = self._scaled
-        found[:, at] = (raw[:, one] - low) / (high - low)
-        hot, start, width = self._one_hot
-        codes = np.clip(raw[:, hot], 0, width - 1).astype(np.int64)
-        found[np.arange(len(raw))[:, None], start + codes] = codes == raw[:, hot]
-        return found
+        coordinates = np.zeros((len(raw), len(self.feature_of)))
+        single, position, low, high = self._scaled
+        coordinates[:, position] = (raw[:, single] - low) / (high - low)
+        one_hot, start, width = self._one_hot
+        codes = np.clip(raw[:, one_hot], 0, width - 1).astype(np.int64)
+        coordinates[np.arange(len(raw))[:, None], start + codes] = codes == raw[:, one_hot]
+        return coordinates
 
     def changed(self, before: Array, after: Array) -> Booleans:
         """Return (n, V) True where a feature differs between raw rows."""
@@ -82,9 +82,9 @@ class FeatureSpace:
     def _scaled(self) -> tuple[Integers, Integers, Array, Array]:
         """The varying features with a single coordinate, its position, and their least and largest values."""
         ranges = [feature.range or (0.0, len(feature.categories or ()) - 1.0) for feature in self.schema.features]
-        one = np.array([v for v, (low, high) in enumerate(ranges) if self._width(v) == 1 and high > low], dtype=np.int64)
-        low, high = np.array(ranges, dtype=np.float64)[one].T
-        return one, np.searchsorted(self.feature_of, one), low, high
+        single = np.array([v for v, (low, high) in enumerate(ranges) if self._width(v) == 1 and high > low], dtype=np.int64)
+        low, high = np.array(ranges, dtype=np.float64)[single].T
+        return single, np.searchsorted(self.feature_of, single), low, high
 
     @cached_property
     def _one_hot(self) -> tuple[Integers, Integers, Integers]:
@@ -140,19 +140,19 @@ class Moves:
         The caller separates points that differ in a fixed coordinate. `custom` is called last, and only for the remaining pairs.
         Raises SchemaError if `custom` does not answer for each of them.
         """
-        ok = np.ones((len(before), len(after)), dtype=bool)
+        is_allowed = np.ones((len(before), len(after)), dtype=bool)
         for c in np.flatnonzero(self.direction):
-            first, second = before[:, c, None] * self.direction[c], after[None, :, c] * self.direction[c]
-            ok &= second >= first
+            signed_before, signed_after = before[:, c, None] * self.direction[c], after[None, :, c] * self.direction[c]
+            is_allowed &= signed_after >= signed_before
         for v, table in self.pairs.items():
-            ok &= table[np.ix_(raw_before[:, v].astype(int), raw_after[:, v].astype(int))]
+            is_allowed &= table[np.ix_(raw_before[:, v].astype(int), raw_after[:, v].astype(int))]
         if self.custom is not None:
-            i, j = np.nonzero(ok)
+            i, j = np.nonzero(is_allowed)
             answer = np.asarray(self.custom(raw_before[i], raw_after[j]))
             if answer.shape != i.shape:
                 raise SchemaError(f"custom: answered {len(i)} moves by an array of shape {answer.shape}; expected ({len(i)},)")
-            ok[i, j] = answer.astype(bool)
-        return ok
+            is_allowed[i, j] = answer.astype(bool)
+        return is_allowed
 
 
 def distance(a: Array, b: Array) -> Array:

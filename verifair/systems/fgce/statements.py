@@ -49,34 +49,34 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
     evidence: list[Evidence] = []
     answers: list[dict[str, Any]] = []
     problems: list[DataError | QueryError] = []
-    drawn, headlines = "", 0
+    rows, headlines = "", 0
     for n, name in enumerate(names):
-        own = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
+        update = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
         deadline = clock.now() + work.left / (len(names) - n)
         try:
-            result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline)).whole()
+            result = solve(settings.model_copy(update=update), subject, replace(work, deadline=deadline)).whole()
         except (DataError, QueryError) as error:
             problems.append(error)
             continue
-        drawn = result.drawn
-        optimum, again = _optimum(name, result, replace(work, deadline=deadline))
+        rows = result.drawn
+        optimum, rechecked = _optimum(name, result, replace(work, deadline=deadline))
         evidence += [optimum] if optimum is not None else []
-        compared = [*_compared(name, result)]
-        statements += [*_groups(result, again), *compared]
+        comparison_statements = [*_compared(name, result)]
+        statements += [*_groups(result, rechecked), *comparison_statements]
         if result.robust is not None:
             proof = _proof(name, result, work)
             evidence += [proof] if proof is not None else []
             statements += _robust(name, result, result.robust, proof)
-        shown = picture(
+        image = picture(
             f"fgce-{n}", f"How refused people differ from the examples assigned to them, and at what cost, by {name}",
             "Above: how often the assigned example differs in each feature, by group. Below: the cost of becoming that example; a "
             "group has few examples, so the cost can exceed each person's smallest change. Groups: "
-            f"{listed([one.name for one in result.groups])}.",
+            f"{listed([group.name for group in result.groups])}.",
             partial(plot, result),
         )
-        headline = any(one.headline for one in compared)
+        headline = any(statement.headline for statement in comparison_statements)
         headlines += headline  # the first picture is of the first headline's feature
-        pictures.insert(0 if headline and headlines == 1 else len(pictures), shown)
+        pictures.insert(0 if headline and headlines == 1 else len(pictures), image)
         tables += [_advice(name, result), _comparison(name, result)]
         graph = result.graph.model_dump(include={"nodes", "edges", "eps"})
         answers.append({"protected": name, **result.model_dump(include=ANSWER), "graph": graph})
@@ -88,7 +88,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
     return Section(
         **SYSTEM.heading,
         method=(
-            f"A graph over {drawn}: steps between people that only change what may change, in the allowed direction. For each "
+            f"A graph over {rows}: steps between people that only change what may change, in the allowed direction. For each "
             f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "
             f"is shortest. The choice is optimal where that is proved; costs ({UNITS[settings.cost]}) and comparisons "
             f"are measured on these rows. {FAR if settings.cost == 'l2' else ''}{INTERVALS}."
@@ -97,82 +97,82 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
         evidence=tuple(evidence),
         settings={
             "protected": names, "k": settings.k, "coverage": settings.coverage, "max_cost": settings.max_cost,
-            "cost": settings.cost, "factuals": settings.factuals, "robust": list(settings.robust), "rows": drawn, "seed": work.seed,
+            "cost": settings.cost, "factuals": settings.factuals, "robust": list(settings.robust), "rows": rows, "seed": work.seed,
         },
         answer={"by_feature": answers},
     )
 
 
-def _groups(result: FgceResult, again: Collection[str]) -> Iterator[Statement]:
-    """Yield a statement for each group: its coverage, and at what cost.   again: groups whose optimum the separate checker accepted
-    in this run."""
+def _groups(result: FgceResult, rechecked: Collection[str]) -> Iterator[Statement]:
+    """Yield a statement for each group: its coverage, and at what cost.   rechecked: groups whose optimum the separate checker
+    accepted in this run."""
     favourable, fitted = result.fitted.schema.outcomes[1], result.fitted
-    for one in result.groups:
-        way = f"{one.name}: of the refused people asked about, {of(one.factuals, one.negatives)} can get {favourable} by allowed "
-        way += "changes"
-        if one.hopeless:
-            way += f"; for {one.hopeless:,} the rows used show no such way"
-        yield Statement(text=way + ".", standing=Standing.MEASURED, tone=Tone.WATCH if one.hopeless else Tone.PLAIN)
-        if not one.advice:
+    for g in result.groups:
+        start = f"{g.name}: of the refused people asked about, {of(g.factuals, g.negatives)} can get {favourable} by allowed "
+        start += "changes"
+        if g.hopeless:
+            start += f"; for {g.hopeless:,} the rows used show no such way"
+        yield Statement(text=start + ".", standing=Standing.MEASURED, tone=Tone.WATCH if g.hopeless else Tone.PLAIN)
+        if not g.advice:
             continue
-        best = one.certainty
-        cost = rounded(one.cost, up=True, digits=4)
-        used = counted(one.used, "example serves", "examples serve")
-        text = f"{one.name}: {used} {of(one.covered, one.factuals)} of them, at a cost of at most {cost}"
-        if one.short is not None:
-            most = counted(fitted.k, "example", "examples")
-            text += f". The question was how to serve {one.short.asked:,} with at most {most}, which is impossible"
-            text += "" if one.short.needed is None else f"; {one.short.needed:,} would serve everybody"
-        if best.optimal and one.short is not None:
+        best = g.certainty
+        cost = rounded(g.cost, up=True, digits=4)
+        used = counted(g.used, "example serves", "examples serve")
+        text = f"{g.name}: {used} {of(g.covered, g.factuals)} of them, at a cost of at most {cost}"
+        if g.short is not None:
+            max_examples = counted(fitted.k, "example", "examples")
+            text += f". The question was how to serve {g.short.asked:,} with at most {max_examples}, which is impossible"
+            text += "" if g.short.needed is None else f"; {g.short.needed:,} would serve everybody"
+        if best.optimal and g.short is not None:
             text += f". No other choice of at most {fitted.k} serves more people, or as many at a lower cost"
         elif best.optimal:
             text += f"; no other choice of at most {fitted.k} does better on these rows"
         if best.optimal:
-            text += "." if one.name in again else ", by the search's own bound, not re-checked."
-            at = Standing.PROVED if one.name in again else Standing.CLAIMED
+            text += "." if g.name in rechecked else ", by the search's own bound, not re-checked."
+            certainty = Standing.PROVED if g.name in rechecked else Standing.CLAIMED
         else:
             text += f"; that nothing better exists is not shown ({best.text})."
-            at = Standing.UNKNOWN
-        yield Statement(text=text, standing=at, tone=Tone.PLAIN)
+            certainty = Standing.UNKNOWN
+        yield Statement(text=text, standing=certainty, tone=Tone.PLAIN)
     for name, people in fitted.stranded_.items():
         text = f"{name}: none of the {people:,} refused people asked about can get {favourable} by allowed changes between the "
         text += "rows used, so there is nothing to compare."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
-    for name, why in fitted.skipped_.items():
+    for name, reason in fitted.skipped_.items():
         if name not in fitted.stranded_:
-            yield Statement(text=f"{name}: left out, {why}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
+            yield Statement(text=f"{name}: left out, {reason}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
 
 
 def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
     """Yield statements that compare the groups; mean costs, and people without any counterfactual, go to the first screen."""
     stranded = [group.removeprefix(f"{name} = ") for group in result.fitted.stranded_]
-    without = f" (without {listed(stranded)})" if stranded else ""
-    for one in result.comparison:
-        head = one.measure in (LEAST, WITHOUT)
-        share = one.measure.startswith("share")
-        own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
-        people = {group.removeprefix(f"{name} = "): count for group, count in one.people.items()}
-        said = {
+    excluded = f" (without {listed(stranded)})" if stranded else ""
+    for line in result.comparison:
+        is_headline = line.measure in (LEAST, WITHOUT)
+        share = line.measure.startswith("share")
+        values = {group.removeprefix(f"{name} = "): value for group, value in line.values.items()}
+        people = {group.removeprefix(f"{name} = "): count for group, count in line.people.items()}
+        phrases = {
             group: f"{group} {percent(value) if share else f'{value:.3g}'} ({counted(people[group], 'person', 'people')})"
-            for group, value in own.items()
+            for group, value in values.items()
         }
-        text = f"{_measure(one.measure, result)}, by {name}{without}: {', '.join(said.values())}."
+        text = f"{_measure(line.measure, result)}, by {name}{excluded}: {', '.join(phrases.values())}."
         brief = ""
-        if one.clear and one.chance is not None:  # groups are not ranked by a number without an interval
-            worst = str(one.worst).removeprefix(f"{name} = ")
-            text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
-            best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
-            both = " and ".join(said[group] for group in (worst, best))
-            what = f'smallest change that gives refused people "{result.fitted.schema.outcomes[1]}", on average '
-            what += f"({ONE[result.fitted.cost]})"
-            what = "refused people for whom no chain of allowed changes was found" if share else what
-            brief = f"{name}: {what}: {both}; the difference is {one.chance.low:.2g} to {one.chance.high:.2g} (95 % interval)."
-        elif len(one.ranked) < 2:
+        if line.clear and line.chance is not None:  # groups are not ranked by a number without an interval
+            worst = str(line.worst).removeprefix(f"{name} = ")
+            text += f" It is higher for {worst}, by {line.apart:.3g} ({line.chance.low:.3g} to {line.chance.high:.3g}, 95 %)."
+            best = min(line.ranked, key=lambda group: line.values[group]).removeprefix(f"{name} = ")
+            pair = " and ".join(phrases[group] for group in (worst, best))
+            label = f'smallest change that gives refused people "{result.fitted.schema.outcomes[1]}", on average '
+            label += f"({ONE[result.fitted.cost]})"
+            label = "refused people for whom no chain of allowed changes was found" if share else label
+            brief = f"{name}: {label}: {pair}; the difference is {line.chance.low:.2g} to {line.chance.high:.2g} (95 % interval)."
+        elif len(line.ranked) < 2:
             text += f" Not compared: fewer than two groups have {SMALL} people."
-        elif one.chance is not None or not one.known:
-            text += " No clear difference." if one.known else " The order could change: not everything was decided in time."
-        tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN
-        yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear, brief=brief)
+        elif line.chance is not None or not line.known:
+            text += " No clear difference." if line.known else " The order could change: not everything was decided in time."
+        tone = Tone.WATCH if line.clear and line.worst is not None and is_headline else Tone.PLAIN
+        yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=is_headline and line.clear, brief=brief)
 
 
 def _measure(name: str, result: FgceResult) -> str:
@@ -188,16 +188,16 @@ def _measure(name: str, result: FgceResult) -> str:
 def _optimum(name: str, result: FgceResult, work: Work) -> tuple[Evidence | None, Collection[str]]:
     """Return the certificate of optimality, None if there is none in time, and the groups whose optimum it proves."""
     fitted = result.fitted
-    if not any(one.certainty.optimal for one in result.groups):
+    if not any(group.certainty.optimal for group in result.groups):
         return None, ()
-    found = fitted.prove_optima(seconds=work.budget().seconds)
-    if isinstance(found, str):
+    optima = fitted.prove_optima(seconds=work.budget().seconds)
+    if isinstance(optima, str):
         return None, ()
     proof = work.keep(
-        f"optimum-{called(name)}.json.gz", found,
-        f"No other choice of at most {fitted.k} examples is better, for {listed([*found.groups])}.", fitted.model, fitted.schema,
+        f"optimum-{called(name)}.json.gz", optima,
+        f"No other choice of at most {fitted.k} examples is better, for {listed([*optima.groups])}.", fitted.model, fitted.schema,
     )
-    return proof, found.groups if standing(proof) is Standing.PROVED else ()
+    return proof, optima.groups if standing(proof) is Standing.PROVED else ()
 
 
 def _proof(name: str, result: FgceResult, work: Work) -> Evidence | None:
@@ -212,15 +212,15 @@ def _robust(name: str, result: FgceResult, table: pd.DataFrame, proof: Evidence 
     schema = result.fitted.schema
     for delta, part in table.drop_duplicates(["row", "delta"]).groupby("delta"):
         count = part["status"].value_counts()
-        proved, refuted, unknown = (int(count.get(one, 0)) for one in ("proved", "violated", "unknown"))
-        at = standing(proof) if proof is not None and proved else Standing.REFUTED if refuted else Standing.UNKNOWN
+        proved, refuted, unknown = (int(count.get(status, 0)) for status in ("proved", "violated", "unknown"))
+        rank = standing(proof) if proof is not None and proved else Standing.REFUTED if refuted else Standing.UNKNOWN
         text = (
-            f"{firmly(at) if proved else 'Asked'} within {units(float(delta))}: {of(proved, len(part))} examples for {name} keep "
+            f"{firmly(rank) if proved else 'Asked'} within {units(float(delta))}: {of(proved, len(part))} examples for {name} keep "
             f"{schema.outcomes[1]}, also for everybody near them ({moves(schema, [])})."
         )
         text += f" {refuted:,} do not (an exact counterexample each)." if refuted else ""
         text += f" {unknown:,} were not decided." if unknown else ""
-        yield Statement(text=text, standing=at, tone=Tone.WATCH if refuted or unknown else Tone.GOOD)
+        yield Statement(text=text, standing=rank, tone=Tone.WATCH if refuted or unknown else Tone.GOOD)
 
 
 def _advice(name: str, result: FgceResult) -> DataTable:
@@ -232,9 +232,9 @@ def _advice(name: str, result: FgceResult) -> DataTable:
 
 def _comparison(name: str, result: FgceResult) -> DataTable:
     rows = pd.DataFrame([
-        {"measure": one.measure, **one.values, "higher for": one.worst if one.clear and one.chance else "not clear",
-         "by": one.apart, "low": one.chance.low if one.chance else None,
-         "high": one.chance.high if one.chance else None}
-        for one in result.comparison
+        {"measure": line.measure, **line.values, "higher for": line.worst if line.clear and line.chance else "not clear",
+         "by": line.apart, "low": line.chance.low if line.chance else None,
+         "high": line.chance.high if line.chance else None}
+        for line in result.comparison
     ])
     return DataTable(title=f"Groups by {name} compared", rows=rows, note=f"low, high: of the difference. {INTERVALS}.")

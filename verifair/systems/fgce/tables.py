@@ -46,19 +46,19 @@ def show(result: FgceResult, console: Console) -> None:
     fitted, query, measured = result.fitted, result.query, result.measures
     console.print(_about(result))
     console.print(overview(result.groups, k=query.k, cost=query.cost, factuals=query.factuals))
-    for one in result.groups:
-        if one.short is not None:
-            console.print(shortage(one, query.k), soft_wrap=True)
-    for name, why in result.left_out.items():
-        console.print(f"left out: {name}: {why}")
-    for one in result.groups:
-        if one.advice:
-            console.print(advice_grid(one, fitted.schema))
+    for group in result.groups:
+        if group.short is not None:
+            console.print(shortage(group, query.k), soft_wrap=True)
+    for name, reason in result.left_out.items():
+        console.print(f"left out: {name}: {reason}")
+    for group in result.groups:
+        if group.advice:
+            console.print(advice_grid(group, fitted.schema))
         else:
-            console.print(f"{one.name}: nothing so near covers anybody; the cheapest counterfactual costs {one.cheapest:.4g}")
-        for line in subgroup_lines(one) if len(one.subgroups) > 1 else []:
+            console.print(f"{group.name}: nothing so near covers anybody; the cheapest counterfactual costs {group.cheapest:.4g}")
+        for line in subgroup_lines(group) if len(group.subgroups) > 1 else []:
             console.print(line, soft_wrap=True)
-    if result.re_evaluated is not None and any(one.advice for one in result.groups):
+    if result.re_evaluated is not None and any(group.advice for group in result.groups):
         if result.robust is not None:
             console.print(robust_grid(result, result.robust))
         for line in _of_network(result, result.re_evaluated):
@@ -82,7 +82,7 @@ def show(result: FgceResult, console: Console) -> None:
 def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table, for tables that are not empty."""
     out = {
-        "groups": pd.DataFrame([_flat(one) for one in result.groups]),
+        "groups": pd.DataFrame([_flat(group) for group in result.groups]),
         "counterfactuals": advice_table(result.groups),
         "explanations": result.explanations,
         "subgroups": subgroup_table(result.groups),
@@ -92,8 +92,8 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     if result.re_evaluated is not None:
         out["re-evaluated"] = result.re_evaluated
     if result.robust is not None:
-        said = [None if witness is None else words(witness) for witness in result.robust["witness"]]
-        out["robust"] = result.robust.assign(witness=said)
+        texts = [None if witness is None else words(witness) for witness in result.robust["witness"]]
+        out["robust"] = result.robust.assign(witness=texts)
     if result.compared is not None:
         out["compared"] = result.compared
     if (measured := result.measures) is not None:
@@ -102,12 +102,12 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     return {f"{name}.csv": table for name, table in out.items() if len(table)}
 
 
-def shortage(one: GroupSummary, k: int) -> str:
+def shortage(group: GroupSummary, k: int) -> str:
     """Return, in words, the coverage that k counterfactuals reach of the wanted one, and the number that cover everybody."""
-    assert one.short is not None
-    asked = f"k = {k} is too few to cover {one.short.asked} of the {one.factuals} people who can be helped"
-    more = "" if one.short.needed is None else f"; k = {one.short.needed} covers everybody"
-    return f"{one.name}: {asked}: it covers {one.covered} at most{more}."
+    assert group.short is not None
+    problem = f"k = {k} is too few to cover {group.short.asked} of the {group.factuals} people who can be helped"
+    remedy = "" if group.short.needed is None else f"; k = {group.short.needed} covers everybody"
+    return f"{group.name}: {problem}: it covers {group.covered} at most{remedy}."
 
 
 def _by_group(table: pd.DataFrame) -> pd.DataFrame:
@@ -116,9 +116,9 @@ def _by_group(table: pd.DataFrame) -> pd.DataFrame:
 
 def _about(result: FgceResult) -> str:
     graph, dropped = result.graph, result.rows.dropped
-    how = "the least that leaves no row alone" if result.query.eps is None else "as given"
+    rule = "the least that leaves no row alone" if result.query.eps is None else "as given"
     return (
-        f"Graph: {graph.nodes:,} rows, {graph.edges:,} moves of length at most {graph.eps:.4g} ({how}), "
+        f"Graph: {graph.nodes:,} rows, {graph.edges:,} moves of length at most {graph.eps:.4g} ({rule}), "
         f"{graph.weak_components:,} weak and {graph.strong_components:,} strong components. Explained: {result.rows.audited}."
         + (f" {dropped:,} rows outside the schema were left out." if dropped else "")
     )
@@ -128,38 +128,38 @@ def _closing(result: FgceResult) -> str:
     words = f"Costs and shares are measured on these rows. {INTERVALS}; "
     if result.query.method == "greedy":
         return words + f"the choice is greedy's. {result.seconds:.1f} s."
-    if {one.certainty.trust for one in result.groups} == {"claimed"}:
+    if {group.certainty.trust for group in result.groups} == {"claimed"}:
         return words + f"that no choice is better is the solver's claim. {result.seconds:.1f} s."
     return words + f"proved optima are about these rows, this graph and these costs. {result.seconds:.1f} s."
 
 
-def _flat(one: GroupSummary) -> dict[str, Any]:
+def _flat(group: GroupSummary) -> dict[str, Any]:
     """Return a group in one line of CSV."""
     return {
-        "group": one.name, "to explain": one.negatives, "hopeless": one.hopeless, "factuals": one.factuals, "covered": one.covered,
-        "k too few": one.short is not None, "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost,
-        "bound": one.certainty.bound,
-        "optimised": one.certainty.of, "optimal": one.certainty.optimal, "trust": one.certainty.trust,
-        "mean cost": one.mean.mean if one.mean else None, "mean cost low": one.mean.low if one.mean else None,
-        "mean cost high": one.mean.high if one.mean else None,
+        "group": group.name, "to explain": group.negatives, "hopeless": group.hopeless, "factuals": group.factuals,
+        "covered": group.covered, "k too few": group.short is not None, "subgroups": len(group.subgroups), "used": group.used,
+        "cost": group.cost, "bound": group.certainty.bound,
+        "optimised": group.certainty.of, "optimal": group.certainty.optimal, "trust": group.certainty.trust,
+        "mean cost": group.mean.mean if group.mean else None, "mean cost low": group.mean.low if group.mean else None,
+        "mean cost high": group.mean.high if group.mean else None,
     }
 
 
-def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
+def advice_table(groups: Sequence[GroupSummary]) -> pd.DataFrame:
     """Return one line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
     lines = []
-    for one in found:
-        for a in one.advice:
-            line = {"group": one.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean}
+    for group in groups:
+        for a in group.advice:
+            line = {"group": group.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean}
             names = beside(list(line), list(a.values))
             lines.append({**line, **{names[name]: value for name, value in a.values.items()}})
     return pd.DataFrame(lines)
 
 
-def subgroup_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
+def subgroup_table(groups: Sequence[GroupSummary]) -> pd.DataFrame:
     """Return one line for each subgroup of each group."""
     return pd.DataFrame([
-        {"group": one.name, **part.model_dump(), "common": words(part.common)} for one in found for part in one.subgroups
+        {"group": group.name, **part.model_dump(), "common": words(part.common)} for group in groups for part in group.subgroups
     ])
 
 
@@ -171,51 +171,51 @@ def words(values: Mapping[str, Any]) -> str:
 # Groups
 
 
-def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
+def overview(groups: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
     """Return the answer in one table: a column for each group or, if there are many groups, a shorter line."""
-    if len(found) > WIDE:
-        return _short(found)
+    if len(groups) > WIDE:
+        return _short(groups)
     frame = pd.DataFrame({
-        one.name: {
-            factuals.replace("-", " "): str(one.negatives),
-            "of them without any feasible counterfactual": f"{one.hopeless} ({percent(one.hopeless / one.negatives)})",
-            "weak components (subgroups)": str(len(one.subgroups)),
-            f"counterfactuals used, of at most {k}": str(one.used),
-            "coverage of the others (95%)": _share(one.coverage),
-            f"largest cost d ({COSTS[cost]})": _number(one.cost),
-            f"how sure {'d' if one.certainty.of == 'cost' else 'coverage'} is": one.certainty.text,
-            "mean cost (95%)": _range(one.mean),
+        group.name: {
+            factuals.replace("-", " "): str(group.negatives),
+            "of them without any feasible counterfactual": f"{group.hopeless} ({percent(group.hopeless / group.negatives)})",
+            "weak components (subgroups)": str(len(group.subgroups)),
+            f"counterfactuals used, of at most {k}": str(group.used),
+            "coverage of the others (95%)": _share(group.coverage),
+            f"largest cost d ({COSTS[cost]})": _number(group.cost),
+            f"how sure {'d' if group.certainty.of == 'cost' else 'coverage'} is": group.certainty.text,
+            "mean cost (95%)": _range(group.mean),
         }
-        for one in found
+        for group in groups
     })
     return _grid("Group counterfactuals", frame)
 
 
-def _short(found: Sequence[GroupSummary]) -> Grid:
+def _short(groups: Sequence[GroupSummary]) -> Grid:
     lines = {
-        one.name: {
-            "to explain": str(one.negatives),
-            "hopeless": str(one.hopeless),
-            "used": str(one.used),
-            "covered": percent(one.coverage.mean),
-            "cost d": _number(one.cost),
-            "optimal": one.certainty.trust if one.certainty.optimal else f"bound {_number(one.certainty.bound)}",
-            "mean cost": "-" if one.mean is None else _number(one.mean.mean),
+        group.name: {
+            "to explain": str(group.negatives),
+            "hopeless": str(group.hopeless),
+            "used": str(group.used),
+            "covered": percent(group.coverage.mean),
+            "cost d": _number(group.cost),
+            "optimal": group.certainty.trust if group.certainty.optimal else f"bound {_number(group.certainty.bound)}",
+            "mean cost": "-" if group.mean is None else _number(group.mean.mean),
         }
-        for one in found
+        for group in groups
     }
     return _grid("Group counterfactuals", pd.DataFrame.from_dict(lines, orient="index"), lines=False)
 
 
-def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
+def advice_grid(group: GroupSummary, schema: Schema) -> Grid:
     """Return a group's counterfactuals: the changes that most of the people served by each have to make."""
-    grid = Grid(title=f"{one.name}: counterfactuals (rows of the table, from 0)", title_justify="left")
+    grid = Grid(title=f"{group.name}: counterfactuals (rows of the table, from 0)", title_justify="left")
     for column in ("row", "serves", "cost up to"):
         grid.add_column(column, justify="right")
     grid.add_column("must become (share of those served)")
-    for advice in one.advice[:ROWS]:
+    for advice in group.advice[:ROWS]:
         grid.add_row(str(advice.row), str(advice.serves), _number(advice.largest), changes(advice, schema))
-    rest = one.advice[ROWS:]
+    rest = group.advice[ROWS:]
     if rest:
         grid.add_row("", str(sum(advice.serves for advice in rest)), "", f"{len(rest)} more (--out or --json holds all)")
     return grid
@@ -223,57 +223,57 @@ def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
 
 def changes(advice: Advice, schema: Schema) -> str:
     """Return the features that at least half of the people served must change, with the new value, most frequent first."""
-    often = [(name, share) for name, share in advice.changes.items() if share >= 0.5]
+    frequent = [(name, share) for name, share in advice.changes.items() if share >= 0.5]
     units = {feature.name: f" {feature.unit_name}" if feature.unit_name else "" for feature in schema.features}
-    parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in often[:SHOWN]]
-    more = len(often) - SHOWN
-    return ", ".join(parts) + (f", and {more} more" if more > 0 else "") if parts else "nothing that half of them share"
+    parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in frequent[:SHOWN]]
+    remaining = len(frequent) - SHOWN
+    return ", ".join(parts) + (f", and {remaining} more" if remaining > 0 else "") if parts else "nothing that half of them share"
 
 
-def subgroup_lines(one: GroupSummary) -> list[str]:
+def subgroup_lines(group: GroupSummary) -> list[str]:
     """Return one line for each subgroup, largest first."""
-    shown = one.subgroups[:SHOWN]
-    lines = [f"{one.name}, subgroup {n}: {_subgroup(part)}" for n, part in enumerate(shown, start=1)]
-    rest = one.subgroups[SHOWN:]
+    shown = group.subgroups[:SHOWN]
+    lines = [f"{group.name}, subgroup {n}: {_subgroup(part)}" for n, part in enumerate(shown, start=1)]
+    rest = group.subgroups[SHOWN:]
     if rest:
         people, hopeless = sum(part.factuals + part.hopeless for part in rest), sum(part.hopeless for part in rest)
-        lines.append(f"{one.name}, {len(rest)} smaller subgroups: {people} to be explained, {hopeless} without a feasible one")
+        lines.append(f"{group.name}, {len(rest)} smaller subgroups: {people} to be explained, {hopeless} without a feasible one")
     return lines
 
 
 def _subgroup(part: Subgroup) -> str:
     total = part.factuals + part.hopeless
-    who = f"{words(part.common)}: " if part.common else ""
+    label = f"{words(part.common)}: " if part.common else ""
     if not part.candidates:
-        return f"{who}{total} to be explained, no positive row in it"
+        return f"{label}{total} to be explained, no positive row in it"
     hopeless = f", {part.hopeless} of the people without a feasible one" if part.hopeless else ""
     rows = counted(part.used, "row serves", "rows serve")
-    served = f"; {rows} {part.covered}, cost up to {_number(part.largest)}" if part.used else "; none chosen here"
-    return f"{who}{total} to be explained, {part.candidates} positive rows{hopeless}{served}"
+    outcome = f"; {rows} {part.covered}, cost up to {_number(part.largest)}" if part.used else "; none chosen here"
+    return f"{label}{total} to be explained, {part.candidates} positive rows{hopeless}{outcome}"
 
 
 def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     """Return a line for each measure: all values if they fit, else the worst and the best."""
     groups = list(lines[0].values)
-    wide = len(groups) <= WIDE
+    is_wide = len(groups) <= WIDE
     grid = Grid(title="Groups compared (a greater burden is worse)", title_justify="left")
     grid.add_column("measure", min_width=16)
-    for name in groups if wide else ("values",):
+    for name in groups if is_wide else ("values",):
         grid.add_column(name, justify="right")
     grid.add_column("worst for" if len(groups) > 2 else "worse for")
     grid.add_column("by (95%)", justify="right")
     for line in lines:
-        by = f"{line.apart:.3g}" + (f" ({line.chance.low:.3g} .. {line.chance.high:.3g})" if line.chance else "")
+        difference = f"{line.apart:.3g}" + (f" ({line.chance.low:.3g} .. {line.chance.high:.3g})" if line.chance else "")
         worst = "not compared" if len(line.ranked) < 2 else line.worst or "neither"
         worst = "not clear" if line.worst and not line.clear else worst
         known = [value for value in line.values.values() if value == value] or [float("nan")]
         ends = [_number(min(known)), _number(max(known))]
-        values = list(map(_number, line.values.values())) if wide else [" .. ".join(dict.fromkeys(ends))]
-        grid.add_row(line.measure, *values, worst, by if line.worst else "")
-    small = {name: count for line in lines for name, count in line.people.items() if count < SMALL}
-    if small:
-        said = ", ".join(f"{name} ({count})" for name, count in small.items())
-        grid.caption, grid.caption_justify = f"fewer than {SMALL} people, shown and not compared: {said}", "left"
+        values = list(map(_number, line.values.values())) if is_wide else [" .. ".join(dict.fromkeys(ends))]
+        grid.add_row(line.measure, *values, worst, difference if line.worst else "")
+    too_few = {name: count for line in lines for name, count in line.people.items() if count < SMALL}
+    if too_few:
+        names = ", ".join(f"{name} ({count})" for name, count in too_few.items())
+        grid.caption, grid.caption_justify = f"fewer than {SMALL} people, shown and not compared: {names}", "left"
     return grid
 
 
@@ -295,7 +295,7 @@ def methods_table(compared: pd.DataFrame) -> pd.DataFrame:
 def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
     """Return a line for each counterfactual, a column for each delta, and the first witness that refutes it."""
     outcomes, deltas = result.fitted.schema.outcomes, sorted(set(table["delta"]))
-    own = {(one.name, advice.row): advice.values for one in result.groups for advice in one.advice}
+    values = {(summary.name, advice.row): advice.values for summary in result.groups for advice in summary.advice}
     grid = Grid(title=f"Does it stay {outcomes[1]} nearby? (delta in units, the whole neighbourhood)", title_justify="left")
     for column in ("group", "row"):
         grid.add_column(column, justify="right")
@@ -304,28 +304,28 @@ def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
     grid.add_column(f"decided {outcomes[0]} already with")
     parts = list(table.groupby(["group", "row"], sort=False))
     for (group, row), part in parts[:VERDICTS]:
-        grid.add_row(str(group), str(row), *map(_verdict, part.itertuples()), _refuted_by(part, own[(group, row)]))
+        grid.add_row(str(group), str(row), *map(_verdict, part.itertuples()), _refuted_by(part, values[(group, row)]))
     if len(parts) > VERDICTS:
         grid.add_row("", "", *[""] * len(deltas), f"{len(parts) - VERDICTS} more (--out or --json holds all)")
     return grid
 
 
-def _refuted_by(part: pd.DataFrame, own: Mapping[str, Any]) -> str:
+def _refuted_by(part: pd.DataFrame, values: Mapping[str, Any]) -> str:
     """Return the values in which the first witness differs from the counterfactual."""
     for line in part.itertuples():
         if line.witness is not None:
-            moved = {name: value for name, value in line.witness.items() if value != own[name]}
-            return (words(moved) or "its own values") + (" (not in float32)" if line.float32_agrees is False else "")
+            differing = {name: value for name, value in line.witness.items() if value != values[name]}
+            return (words(differing) or "its own values") + (" (not in float32)" if line.float32_agrees is False else "")
     return ""
 
 
 def _of_network(result: FgceResult, decided: pd.DataFrame) -> list[str]:
     """Return the lines below the tables."""
-    out = [_decided(decided)]
+    lines = [_decided(decided)]
     if result.robust is not None:
-        out += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
-        out.append(f"About the {semantics(result.fitted.model)}.")
-    return out
+        lines += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
+        lines.append(f"About the {semantics(result.fitted.model)}.")
+    return lines
 
 
 def _verdict(line: Any) -> str:
@@ -340,14 +340,14 @@ def _verdict(line: Any) -> str:
 
 def _decided(table: pd.DataFrame) -> str:
     """Return, in words, how many counterfactuals the network decides positively, and where the runtime differs."""
-    one, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
-    confirmed = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
-    differ = one.loc[one["agrees"].eq(False), "row"]
-    if one["float32"].isna().all():
+    rows, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
+    confirmed = f"Decided again by the network: {positive} of {len(rows)} counterfactuals are positive in exact arithmetic"
+    differing = rows.loc[rows["agrees"].eq(False), "row"]
+    if rows["float32"].isna().all():
         return confirmed + "; its file was not at hand to run in float32."
-    if not len(differ):
+    if not len(differing):
         return confirmed + ", and onnxruntime (float32) says the same of each."
-    return confirmed + f"; onnxruntime (float32) decides {len(differ)} otherwise: rows {', '.join(map(str, differ))}."
+    return confirmed + f"; onnxruntime (float32) decides {len(differing)} otherwise: rows {', '.join(map(str, differing))}."
 
 
 # Measures
@@ -356,57 +356,57 @@ def _decided(table: pd.DataFrame) -> str:
 def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Console) -> None:
     if measured.reach:
         console.print(reach_grid(measured, groups))
-    of = "best" if measured.exact else "greedy's"
+    kind = "best" if measured.exact else "greedy's"
     for title, table, by in (
-        (f"kAUC: {of} coverage over {'all ' if len(measured.steps) else ''}costs, for each k", measured.kauc, "k"),
-        (f"dAUC: {of} coverage over k, for each cost d", measured.dauc, "d"),
+        (f"kAUC: {kind} coverage over {'all ' if len(measured.steps) else ''}costs, for each k", measured.kauc, "k"),
+        (f"dAUC: {kind} coverage over k, for each cost d", measured.dauc, "d"),
         ("cAUC: least cost over k, for each coverage c", measured.cauc, "c"),
     ):
         if len(table):
             values = table[by].drop_duplicates().sort_values().to_numpy()
-            some = values[np.unique(np.linspace(0, len(values) - 1, LINES).astype(int))]
-            more = f" ({len(some)} of {len(values)}; --out or --json holds all)" if len(some) < len(values) else ""
-            console.print(curve_grid(title + more, table[table[by].isin(some)], by, groups))
+            shown_values = values[np.unique(np.linspace(0, len(values) - 1, LINES).astype(int))]
+            note = f" ({len(shown_values)} of {len(values)}; --out or --json holds all)" if len(shown_values) < len(values) else ""
+            console.print(curve_grid(title + note, table[table[by].isin(shown_values)], by, groups))
     if measured.points_not_proved_optimal:
-        still = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
-        console.print(f"{still}: scores are of the best known.")
+        unproved = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
+        console.print(f"{unproved}: scores are of the best known.")
     if measured.stopped:
         console.print(f"The measures were not finished ({ENDED[measured.stopped]}): what was done by then is shown.")
 
 
-def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSummary]) -> Grid:
+def curve_grid(title: str, table: pd.DataFrame, by: str, groups: Sequence[GroupSummary]) -> Grid:
     """Return scores with saturation points: rows by k, d or c, columns by group. table: as `Burden.kauc`, `dauc` or `cauc`."""
-    at = "least" if "least" in table else "largest"
+    bound = "least" if "least" in table else "largest"
     grid = Grid(title=title, title_justify="left")
     grid.add_column(f"\n{by}", justify="right")
-    wide = len(found) <= 2
-    for one in found:
-        grid.add_column(f"{one.name}\nAUC", justify="right")
-        for column in (("sp", "cost" if at == "least" else "coverage") if wide else ()):
+    is_wide = len(groups) <= 2
+    for group in groups:
+        grid.add_column(f"{group.name}\nAUC", justify="right")
+        for column in (("sp", "cost" if bound == "least" else "coverage") if is_wide else ()):
             grid.add_column(f"\n{column}", justify="right")
     lines = table.set_index([by, "group"])
     for value in table[by].drop_duplicates():
         cells: list[str] = []
-        for one in found:
-            line = lines.loc[(value, one.name)] if (value, one.name) in lines.index else None
+        for group in groups:
+            line = lines.loc[(value, group.name)] if (value, group.name) in lines.index else None
             cells.append("-" if line is None else _number(line["score"]))
-            if wide:
-                cells += ["-", "-"] if line is None else [_number(line["saturation"]), _number(line[at])]
+            if is_wide:
+                cells += ["-", "-"] if line is None else [_number(line["saturation"]), _number(line[bound])]
         grid.add_row(f"{value:.3g}", *cells)
     return grid
 
 
-def reach_grid(burden: Burden, found: Sequence[GroupSummary]) -> Grid:
+def reach_grid(burden: Burden, groups: Sequence[GroupSummary]) -> Grid:
     """Return k0 and d0 of every group, and of its subgroups if there are several."""
     grid = Grid(title="What full coverage takes", title_justify="left")
     for column, side in (("", "left"), ("k0", "right"), ("d0 with k0", "right"), ("d0 with any number", "right")):
         grid.add_column(column, justify="left" if side == "left" else "right")
-    for one in found:
-        if one.name not in burden.reach:
+    for group in groups:
+        if group.name not in burden.reach:
             continue
-        grid.add_row(one.name, *_reach(burden.reach[one.name]))
-        parts = burden.subgroups.get(one.name, {})
-        for n, part in enumerate(one.subgroups[:SHOWN] if len(one.subgroups) > 1 else [], start=1):
+        grid.add_row(group.name, *_reach(burden.reach[group.name]))
+        parts = burden.subgroups.get(group.name, {})
+        for n, part in enumerate(group.subgroups[:SHOWN] if len(group.subgroups) > 1 else [], start=1):
             if part.component in parts:
                 grid.add_row(f"  subgroup {n}: {words(part.common)}".rstrip(": "), *_reach(parts[part.component]))
     return grid

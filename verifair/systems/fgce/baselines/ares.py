@@ -50,9 +50,9 @@ class Rules:
     wrong: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in (("rules", 1), ("bins", 2), ("subgroup", 0), ("change", 1), ("candidates", 1), ("wrong", 0)):
-            if getattr(self, name) < least:
-                raise QueryError(f"{name} = {getattr(self, name)}: expected at least {least}")
+        for name, minimum in (("rules", 1), ("bins", 2), ("subgroup", 0), ("change", 1), ("candidates", 1), ("wrong", 0)):
+            if getattr(self, name) < minimum:
+                raise QueryError(f"{name} = {getattr(self, name)}: expected at least {minimum}")
         if not 0 < self.support <= 1:
             raise QueryError(f"support = {self.support:g}: expected a share of the rows, above 0 and at most 1")
 
@@ -71,30 +71,30 @@ def ares(
     raw: (N, V) rows of the data; rules are made of frequent values; q may name any feature.
     Raises DataError for a factual that is decided positively already, QueryError when no predicate is frequent enough.
     """
-    how = rules or Rules()
+    settings = rules or Rules()
     check_factuals(space, positive, factuals, "AReS")
-    items = Items.of(space.schema, raw, how.bins)
-    may = np.isin(items.feature, actionable(space, actionable_features))
-    before = frequent(items, raw, how.support, how.change, may)
-    groups: list[Itemset] = [(), *frequent(items, raw, how.support, how.subgroup, np.ones(len(items), dtype=bool))]
-    held = items.hold(factuals)
-    changes = _changes(items, before, meets(held, before), how.candidates)
+    items = Items.of(space.schema, raw, settings.bins)
+    allowed = np.isin(items.feature, actionable(space, actionable_features))
+    before = frequent(items, raw, settings.support, settings.change, allowed)
+    groups: list[Itemset] = [(), *frequent(items, raw, settings.support, settings.subgroup, np.ones(len(items), dtype=bool))]
+    holds = items.hold(factuals)
+    changes = _changes(items, before, meets(holds, before), settings.candidates)
     if not changes:
         raise QueryError(
-            f"AReS: no two values of a feature that may change each hold for {how.support:.3g} of the {len(raw)} rows, one of them "
-            "for a row to be explained; lower support"
+            f"AReS: no two values of a feature that may change each hold for {settings.support:.3g} of the {len(raw)} rows, one of "
+            "them for a row to be explained; lower support"
         )
-    ground = _Ground.of(space, items, factuals, positive, groups, changes, how.wrong)
-    chosen = ground.search(how.rules)
-    found = np.full(factuals.shape, np.nan)
+    objective = _Ground.of(space, items, factuals, positive, groups, changes, settings.wrong)
+    chosen = objective.search(settings.rules)
+    counterfactuals = np.full(factuals.shape, np.nan)
     cheapest = np.full(len(factuals), np.inf)
     for q, p in chosen:
-        some = np.flatnonzero(ground.meets_q[q] & ground.helped(p))
-        rows = substituted(items, factuals[some], *changes[p])
-        better = ground.cost[p, some] < cheapest[some]
-        found[some[better]], cheapest[some[better]] = rows[better], ground.cost[p, some][better]
+        helped = np.flatnonzero(objective.meets_q[q] & objective.helped(p))
+        rows = substituted(items, factuals[helped], *changes[p])
+        better = objective.cost[p, helped] < cheapest[helped]
+        counterfactuals[helped[better]], cheapest[helped[better]] = rows[better], objective.cost[p, helped][better]
     texts = tuple(_words(items, groups[q], *changes[p]) for q, p in chosen)
-    return GroupRecourse(name="AReS", counterfactuals=found, size=len(chosen), rules=texts)
+    return GroupRecourse(name="AReS", counterfactuals=counterfactuals, size=len(chosen), rules=texts)
 
 
 def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> Array:
@@ -102,33 +102,33 @@ def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> A
 
     Clipped to the declared ranges and rounded where values are whole.
     """
-    return _substituted(items, rows, *(np.tile(np.array(one), (len(rows), 1)) for one in (before, after)))
+    return _substituted(items, rows, *(np.tile(np.array(itemset), (len(rows), 1)) for itemset in (before, after)))
 
 
 def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -> Array:
     """Return the same, with c and c' (n, w) for each row."""
-    out, each, domain = rows.copy(), np.arange(len(rows)), items.schema.domain
-    for c, to in zip(before.T, after.T, strict=True):
+    result, index, domain = rows.copy(), np.arange(len(rows)), items.schema.domain
+    for c, target in zip(before.T, after.T, strict=True):
         v = items.feature[c]
-        shifted = np.clip(out[each, v] + items.value[to] - items.value[c], domain.lower[v], domain.upper[v])
+        shifted = np.clip(result[index, v] + items.value[target] - items.value[c], domain.lower[v], domain.upper[v])
         shifted = np.where(domain.integer[v], np.rint(shifted), shifted)
-        out[each, v] = np.where(items.binned[c], shifted, items.value[to])
-    return out
+        result[index, v] = np.where(items.binned[c], shifted, items.value[target])
+    return result
 
 
-def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, most: int) -> list[tuple[Itemset, Itemset]]:
-    """Return at most `most` pairs (c, c') on the same features, all changed: those whose c is met by most factuals (n, S)."""
-    alike = defaultdict(list)
-    for s, one in enumerate(sets):
-        alike[tuple(items.feature[list(one)])].append(s)
+def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, max_pairs: int) -> list[tuple[Itemset, Itemset]]:
+    """Return at most `max_pairs` pairs (c, c') on the same features, all changed: those whose c is met by most factuals (n, S)."""
+    same_features = defaultdict(list)
+    for s, itemset in enumerate(sets):
+        same_features[tuple(items.feature[list(itemset)])].append(s)
     pairs = []
-    for members in alike.values():
+    for members in same_features.values():
         table = np.array([sets[s] for s in members])
-        apart = (table[:, None, :] != table[None, :, :]).all(axis=2)
-        pairs += [(members[i], members[j]) for i, j in zip(*np.nonzero(apart), strict=True)]
+        all_differ = (table[:, None, :] != table[None, :, :]).all(axis=2)
+        pairs += [(members[i], members[j]) for i, j in zip(*np.nonzero(all_differ), strict=True)]
     factuals = met.sum(axis=0)
     pairs = [pair for pair in sorted(pairs, key=lambda pair: -factuals[pair[0]]) if factuals[pair[0]]]
-    return [(sets[c], sets[to]) for c, to in pairs[:most]]
+    return [(sets[c], sets[target]) for c, target in pairs[:max_pairs]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,31 +152,31 @@ class _Ground:
         changes: Sequence[tuple[Itemset, Itemset]], wrong: float,
     ) -> _Ground:
         """Decide every factual after every change whose condition it meets, in batches."""
-        held = items.hold(factuals)
-        meets_c = meets(held, [before for before, _ in changes]).T
+        holds = items.hold(factuals)
+        meets_c = meets(holds, [before for before, _ in changes]).T
         cost = np.full(meets_c.shape, np.inf, dtype=np.float32)
         for width in {len(before) for before, _ in changes}:
-            own = np.array([p for p, (before, _) in enumerate(changes) if len(before) == width])
-            before, after = (np.array([changes[p][side] for p in own]) for side in (0, 1))
-            for k, i in _batches(meets_c[own]):
+            index = np.array([p for p, (before, _) in enumerate(changes) if len(before) == width])
+            before, after = (np.array([changes[p][side] for p in index]) for side in (0, 1))
+            for k, i in _batches(meets_c[index]):
                 rows = _substituted(items, factuals[i], before[k], after[k])
                 good = accepted(space, positive, rows)
-                cost[own[k[good]], i[good]] = distance(space.points(factuals[i[good]]), space.points(rows[good]))
+                cost[index[k[good]], i[good]] = distance(space.points(factuals[i[good]]), space.points(rows[good]))
         worth = np.where(np.isfinite(cost), 1 - cost / (2 * space.largest_cost), 0.0).astype(np.float32)
         names_q, names_c = (_names(items, sets) for sets in (groups, [before for before, _ in changes]))
         return cls(
-            meets_q=meets(held, groups).T, meets_c=meets_c, cost=cost, fits=(names_c @ names_q.T) == 0, worth=worth, wrong=wrong
+            meets_q=meets(holds, groups).T, meets_c=meets_c, cost=cost, fits=(names_c @ names_q.T) == 0, worth=worth, wrong=wrong
         )
 
     def helped(self, p: int) -> Booleans:
         return np.asarray(np.isfinite(self.cost[p]))
 
-    def search(self, most: int) -> list[tuple[int, int]]:
+    def search(self, max_rules: int) -> list[tuple[int, int]]:
         """Add the rule that gains most; if none gains, delete the rule whose removal gains most; end if neither gains."""
         chosen: list[tuple[int, int]] = []
         while True:  # every step raises the value, so no set recurs
             value = self._value(chosen)
-            gain, rule = self._best(self._earned(chosen)) if len(chosen) < most else (0.0, (0, 0))
+            gain, rule = self._best(self._earned(chosen)) if len(chosen) < max_rules else (0.0, (0, 0))
             if gain > LEAST and self._value([*chosen, rule]) > value:
                 chosen.append(rule)
                 continue
@@ -201,9 +201,9 @@ class _Ground:
         size = max(1, (1 << 24) // met.shape[1])
         for start in range(0, len(self.cost), size):
             part = slice(start, start + size)
-            more = np.maximum(self.worth[part] - earned.astype(np.float32), 0)
-            more -= np.float32(self.wrong) * (self.meets_c[part] & ~np.isfinite(self.cost[part]))
-            gains = np.where(self.fits[part], more @ met, -np.inf)
+            gain = np.maximum(self.worth[part] - earned.astype(np.float32), 0)
+            gain -= np.float32(self.wrong) * (self.meets_c[part] & ~np.isfinite(self.cost[part]))
+            gains = np.where(self.fits[part], gain @ met, -np.inf)
             p, q = np.unravel_index(int(gains.argmax()), gains.shape)
             if gains[p, q] > best:
                 best, rule = float(gains[p, q]), (int(q), start + int(p))
@@ -220,10 +220,10 @@ def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
 
 def _names(items: Items, sets: Sequence[Itemset]) -> np.ndarray:
     """Return (S, V) with 1 where a set names a feature."""
-    out = np.zeros((len(sets), len(items.schema.features)), dtype=np.float32)
-    for s, one in enumerate(sets):
-        out[s, items.feature[list(one)]] = 1
-    return out
+    result = np.zeros((len(sets), len(items.schema.features)), dtype=np.float32)
+    for s, itemset in enumerate(sets):
+        result[s, items.feature[list(itemset)]] = 1
+    return result
 
 
 def _words(items: Items, group: Itemset, before: Itemset, after: Itemset) -> str:
@@ -253,15 +253,15 @@ class Items:
     def of(cls, schema: Schema, raw: Array, bins: int) -> Items:
         """Return the items of rows (N, V): numbers of more than `bins` values are cut into `bins` equal parts, others kept."""
         feature, low, high, binned, last = [], [], [], [], []
-        for v, described in enumerate(schema.features):
+        for v, spec in enumerate(schema.features):
             values = np.unique(raw[:, v])
-            cut = described.numeric and len(values) > bins
+            is_cut = spec.numeric and len(values) > bins
             edges = np.linspace(values[0], values[-1], bins + 1)
-            begin, end = (edges[:-1], edges[1:]) if cut else (values, values)
+            begin, end = (edges[:-1], edges[1:]) if is_cut else (values, values)
             feature.append(np.full(len(begin), v))
             low.append(begin)
             high.append(end)
-            binned.append(np.full(len(begin), cut))
+            binned.append(np.full(len(begin), is_cut))
             last.append(np.arange(len(begin)) == len(begin) - 1)
         return cls(
             schema=schema, feature=np.concatenate(feature), low=np.concatenate(low), high=np.concatenate(high),
@@ -278,8 +278,8 @@ class Items:
     def hold(self, rows: Array) -> Booleans:
         """Return (n, I) True where an item holds for a raw row (n, V)."""
         x = rows[:, self.feature]
-        inside = (x >= self.low) & np.where(self.binned & ~self.last, x < self.high, x <= self.high)
-        return np.asarray(inside)
+        holds = (x >= self.low) & np.where(self.binned & ~self.last, x < self.high, x <= self.high)
+        return np.asarray(holds)
 
     def words(self, item: int) -> str:
         """Return "age in 20 .. 25" or "sex = F"."""
@@ -295,19 +295,19 @@ def frequent(items: Items, raw: Array, support: float, width: int, allowed: Bool
     Sets are grown level by level (apriori): one is extended by an item of a later feature, and all extensions of a level are
     counted in one matrix product.
     """
-    need = support * len(raw) - 1e-9
+    min_count = support * len(raw) - 1e-9
     kept = np.flatnonzero(allowed)
     level: list[Itemset] = [()]
-    out: list[Itemset] = []
+    result: list[Itemset] = []
     for _ in range(width):
         counts = _extensions(items, raw, level, kept)
-        last = np.array([items.feature[one[-1]] if one else -1 for one in level])
+        last = np.array([items.feature[itemset[-1]] if itemset else -1 for itemset in level])
         later = items.feature[kept][None, :] > last[:, None]
-        level = [(*level[s], int(kept[i])) for s, i in zip(*np.nonzero((counts >= need) & later), strict=True)]
-        out += level
+        level = [(*level[s], int(kept[i])) for s, i in zip(*np.nonzero((counts >= min_count) & later), strict=True)]
+        result += level
         if not level:
             break
-    return out
+    return result
 
 
 def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integers) -> Array:
@@ -322,8 +322,8 @@ def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integer
 def meets(held: Booleans, sets: Sequence[Itemset]) -> Booleans:
     """Return (n, S) True where a set holds for a row, given the rows' items (n, I). Sets of one call may differ in size."""
     padded = np.column_stack([held, np.ones(len(held), dtype=bool)])  # the extra item, always true, fills short sets
-    width = max((len(one) for one in sets), default=0)
-    out = np.ones((len(held), len(sets)), dtype=bool)
+    width = max((len(itemset) for itemset in sets), default=0)
+    result = np.ones((len(held), len(sets)), dtype=bool)
     for w in range(width):
-        out &= padded[:, [one[w] if w < len(one) else -1 for one in sets]]
-    return out
+        result &= padded[:, [itemset[w] if w < len(itemset) else -1 for itemset in sets]]
+    return result

@@ -61,16 +61,16 @@ def feasible_share(space: FeatureSpace, raw: Array, factuals: Integers, recourse
             f"{raw.shape[1]} features; pass one row a factual, in their order"
         )
     limit = FeasibilityGraph.build(space, raw).eps if eps is None else eps
-    some = np.flatnonzero(recourse.helped)
-    rows = np.concatenate([raw, recourse.counterfactuals[some]])
+    advised = np.flatnonzero(recourse.helped)
+    rows = np.concatenate([raw, recourse.counterfactuals[advised]])
     feasible, costs = np.zeros(len(factuals), dtype=bool), np.full(len(factuals), np.nan)
-    if len(some):
+    if len(advised):
         graph = _graph(space, rows, limit)
         reach = Reachability.of(graph)
-        own = len(raw) + np.arange(len(some))
-        for n, target in zip(some, own, strict=True):
+        nodes = len(raw) + np.arange(len(advised))
+        for n, target in zip(advised, nodes, strict=True):
             feasible[n] = reach.reaches(factuals[[n]], np.array([target]))[0, 0]
-        costs[some] = distance(graph.points[factuals[some]], graph.points[own])
+        costs[advised] = distance(graph.points[factuals[advised]], graph.points[nodes])
     return Feasibility(feasible=feasible, costs=costs, size=recourse.size)
 
 
@@ -111,15 +111,15 @@ def compare(
     """
     if not len(factuals) or not len(candidates):
         raise DataError(f"{len(factuals)} rows to be explained and {len(candidates)} candidates; there must be some of each")
-    named = removed if removed is not None else {"none": (), "all": [feature.name for feature in space.schema.features]}
+    removals = removed if removed is not None else {"none": (), "all": [feature.name for feature in space.schema.features]}
     default = FeasibilityGraph.build(space, raw).eps if None in eps else np.nan
-    cells = [(default if limit is None else limit, label) for limit in eps for label in named]
+    cells = [(default if limit is None else limit, label) for limit in eps for label in removals]
     rows = []
     for done, (limit, label) in enumerate(cells, start=1):
-        own = freed(space, named[label])
-        found = {recourse.name: feasible_share(own, raw, factuals, recourse, limit) for recourse in recourses}
-        found |= _of_graph(own, raw, factuals, candidates, limit, fgce, k)
-        rows.append({(name, part): getattr(one, part) for name, one in found.items() for part in ("size", "coverage", "cost")})
+        freed_space = freed(space, removals[label])
+        shares = {recourse.name: feasible_share(freed_space, raw, factuals, recourse, limit) for recourse in recourses}
+        shares |= _of_graph(freed_space, raw, factuals, candidates, limit, fgce, k)
+        rows.append({(name, part): getattr(share, part) for name, share in shares.items() for part in ("size", "coverage", "cost")})
         if progress is not None:
             progress(done, len(cells))
     index = pd.MultiIndex.from_tuples(cells, names=["eps", "removed"])
@@ -148,16 +148,16 @@ def of_choice(instance: Instance, factuals: Integers, cost: Array, chosen: int) 
     """
     nearest = np.concatenate([block.candidates[block.cost.argmin(axis=1)] for block in instance.blocks])
     return {
-        "FACE": _shared(instance, factuals, instance.nearest, len(np.unique(nearest))),
-        "FGCE": _shared(instance, factuals, cost, chosen),
+        "FACE": _spread_costs(instance, factuals, instance.nearest, len(np.unique(nearest))),
+        "FGCE": _spread_costs(instance, factuals, cost, chosen),
     }
 
 
-def _shared(instance: Instance, factuals: Integers, cost: Array, size: int) -> Feasibility:
+def _spread_costs(instance: Instance, factuals: Integers, cost: Array, size: int) -> Feasibility:
     """Return costs (F,) of the instance's factuals, given those of all factuals (n,)."""
-    place = {int(node): n for n, node in enumerate(factuals)}
+    position = {int(node): n for n, node in enumerate(factuals)}
     costs = np.full(len(factuals), np.nan)
-    costs[[place[int(node)] for node in instance.factuals]] = np.where(np.isfinite(cost), cost, np.nan)
+    costs[[position[int(node)] for node in instance.factuals]] = np.where(np.isfinite(cost), cost, np.nan)
     return Feasibility(feasible=~np.isnan(costs), costs=costs, size=size)
 
 

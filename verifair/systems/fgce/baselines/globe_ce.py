@@ -59,18 +59,18 @@ def globe_ce(
     raw: (N, V) rows of the data; only its features that take more than one value are translated.
     Raises DataError for a factual that is decided positively already, QueryError when there is nothing to change.
     """
-    how = sampling or Sampling()
+    settings = sampling or Sampling()
     check_factuals(space, positive, factuals, "GLOBE-CE")
     rng = np.random.default_rng(seed)
-    free = actionable(space, actionable_features)
-    varying = free[(raw[:, free] != raw[0, free]).any(axis=0)]
+    allowed = actionable(space, actionable_features)
+    varying = allowed[(raw[:, allowed] != raw[0, allowed]).any(axis=0)]
     if not len(varying):
         raise QueryError("GLOBE-CE: every feature that may change takes one value only in all rows; pass more rows")
-    directions = _directions(space, varying, how, rng)
-    scales = np.linspace(0.0, space.largest_cost, how.scales + 1)[1:]
-    some = rng.permutation(len(factuals))[:SHOWN]
-    least = least_scales(space, factuals[some], directions, scales, positive)
-    chosen = _chosen(_worth(space, factuals[some], directions, least), how.translations)
+    directions = _directions(space, varying, settings, rng)
+    scales = np.linspace(0.0, space.largest_cost, settings.scales + 1)[1:]
+    sample = rng.permutation(len(factuals))[:SHOWN]
+    scales_needed = least_scales(space, factuals[sample], directions, scales, positive)
+    chosen = _chosen(_worth(space, factuals[sample], directions, scales_needed), settings.translations)
     return _applied(space, factuals, directions[chosen], scales, positive)
 
 
@@ -79,19 +79,19 @@ def translated(space: FeatureSpace, rows: Array, steps: Array) -> Array:
 
     Clipped to the declared ranges and rounded where values are whole; features without a step keep their value exactly.
     """
-    out = rows.copy()
+    result = rows.copy()
     points, owner, domain = space.points(rows), space.feature_of, space.schema.domain
     for v, feature in enumerate(space.schema.features):
         block = np.flatnonzero(owner == v)
-        moved = (steps[:, block] != 0).any(axis=1)
-        place = points[np.ix_(moved, block)] + steps[np.ix_(moved, block)]
+        is_moved = (steps[:, block] != 0).any(axis=1)
+        target = points[np.ix_(is_moved, block)] + steps[np.ix_(is_moved, block)]
         if len(block) > 1:
-            out[moved, v] = place.argmax(axis=1)
+            result[is_moved, v] = target.argmax(axis=1)
             continue
         low, high = domain.lower[v], domain.upper[v]
-        value = np.clip(low + place[:, 0] * (high - low), low, high)
-        out[moved, v] = value if feature.kind == "real" else np.rint(value)
-    return out
+        value = np.clip(low + target[:, 0] * (high - low), low, high)
+        result[is_moved, v] = value if feature.kind == "real" else np.rint(value)
+    return result
 
 
 def least_scales(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> Array:
@@ -99,72 +99,72 @@ def least_scales(space: FeatureSpace, factuals: Array, directions: Array, scales
 
     Factuals that are flipped are left out at the next scale, so later batches are smaller.
     """
-    out = np.full((len(directions), len(factuals)), np.nan)
-    pending = np.stack(np.nonzero(np.isnan(out)))
+    result = np.full((len(directions), len(factuals)), np.nan)
+    pending = np.stack(np.nonzero(np.isnan(result)))
     for scale in scales:
-        left = []
+        unflipped = []
         for start in range(0, pending.shape[1], ROWS):
             d, i = pending[:, start : start + ROWS]
             flipped = accepted(space, positive, translated(space, factuals[i], scale * directions[d]))
-            out[d[flipped], i[flipped]] = scale
-            left.append(np.stack([d[~flipped], i[~flipped]]))
-        pending = np.concatenate(left, axis=1) if left else pending
-    return out
+            result[d[flipped], i[flipped]] = scale
+            unflipped.append(np.stack([d[~flipped], i[~flipped]]))
+        pending = np.concatenate(unflipped, axis=1) if unflipped else pending
+    return result
 
 
-def _directions(space: FeatureSpace, free: Integers, how: Sampling, rng: np.random.Generator) -> Array:
+def _directions(space: FeatureSpace, free: Integers, settings: Sampling, rng: np.random.Generator) -> Array:
     """Return (D, p) sparse directions of L2 length 1: 1 to `features` features each, uniform in size, either sign for numbers."""
     owner = space.feature_of
     block = np.bincount(owner)[owner] > 1
-    out = np.zeros((how.samples, len(owner)))
-    for row in out:
-        several = rng.choice(free, size=rng.integers(1, min(how.features, len(free)) + 1), replace=False)
-        touched = np.isin(owner, several)
+    result = np.zeros((settings.samples, len(owner)))
+    for row in result:
+        features = rng.choice(free, size=rng.integers(1, min(settings.features, len(free)) + 1), replace=False)
+        is_changed = np.isin(owner, features)
         sign = np.where(block, 1.0, rng.choice([-1.0, 1.0], size=len(owner)))  # in a block only differences matter
-        row[touched] = (sign * (1.0 - rng.random(len(owner))))[touched]
-    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True))
+        row[is_changed] = (sign * (1.0 - rng.random(len(owner))))[is_changed]
+    return np.asarray(result / np.linalg.norm(result, axis=1, keepdims=True))
 
 
-def _worth(space: FeatureSpace, factuals: Array, directions: Array, least: Array) -> Array:
+def _worth(space: FeatureSpace, factuals: Array, directions: Array, scale: Array) -> Array:
     """Return (D, n) 1 for help without cost, falling to 1/2 at the largest cost, 0 for no help: helping more people comes first."""
-    out = np.zeros(least.shape)
-    d, i = np.nonzero(~np.isnan(least))
+    result = np.zeros(scale.shape)
+    d, i = np.nonzero(~np.isnan(scale))
     for start in range(0, len(d), ROWS):
         part = slice(start, start + ROWS)
-        rows = translated(space, factuals[i[part]], least[d[part], i[part], None] * directions[d[part]])
+        rows = translated(space, factuals[i[part]], scale[d[part], i[part], None] * directions[d[part]])
         cost = distance(space.points(factuals[i[part]]), space.points(rows))
-        out[d[part], i[part]] = 1.0 - cost / (2 * space.largest_cost)
-    return out
+        result[d[part], i[part]] = 1.0 - cost / (2 * space.largest_cost)
+    return result
 
 
-def _chosen(worth: Array, most: int) -> list[int]:
+def _chosen(worth: Array, max_count: int) -> list[int]:
     """Choose greedily the direction that adds most, while one adds anything. Monotone and submodular: at least (1 - 1/e) of the
     best."""
     best = np.zeros(worth.shape[1])
     chosen: list[int] = []
-    while len(chosen) < most:
+    while len(chosen) < max_count:
         gains = np.maximum(worth - best, 0.0).sum(axis=1)
-        at = int(gains.argmax())
-        if gains[at] <= 0:
+        index = int(gains.argmax())
+        if gains[index] <= 0:
             break
-        chosen.append(at)
-        best = np.maximum(best, worth[at])
+        chosen.append(index)
+        best = np.maximum(best, worth[index])
     return chosen
 
 
 def _applied(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> GroupRecourse:
     """Return everyone's cheapest translation, each at its least scale."""
-    least = least_scales(space, factuals, directions, scales, positive)
-    found = np.full(factuals.shape, np.nan)
+    scales_needed = least_scales(space, factuals, directions, scales, positive)
+    counterfactuals = np.full(factuals.shape, np.nan)
     cheapest = np.full(len(factuals), np.inf)
-    for direction, scale in zip(directions, least, strict=True):
-        some = np.flatnonzero(~np.isnan(scale))
-        rows = translated(space, factuals[some], scale[some, None] * direction)
-        cost = distance(space.points(factuals[some]), space.points(rows))
-        better = cost < cheapest[some]
-        found[some[better]], cheapest[some[better]] = rows[better], cost[better]
+    for direction, scale in zip(directions, scales_needed, strict=True):
+        helped = np.flatnonzero(~np.isnan(scale))
+        rows = translated(space, factuals[helped], scale[helped, None] * direction)
+        cost = distance(space.points(factuals[helped]), space.points(rows))
+        better = cost < cheapest[helped]
+        counterfactuals[helped[better]], cheapest[helped[better]] = rows[better], cost[better]
     rules = tuple(_words(space, direction) for direction in directions)
-    return GroupRecourse(name="GLOBE-CE", counterfactuals=found, size=len(directions), rules=rules)
+    return GroupRecourse(name="GLOBE-CE", counterfactuals=counterfactuals, size=len(directions), rules=rules)
 
 
 def _words(space: FeatureSpace, direction: Array) -> str:
@@ -176,8 +176,8 @@ def _words(space: FeatureSpace, direction: Array) -> str:
             continue
         if len(step) > 1:
             names = feature.categories or ()
-            inner = ", ".join(f"{names[c]} {step[c]:+.2g}" for c in np.argsort(-step, kind="stable"))
-            parts.append(f"{feature.name} towards ({inner})")
+            entries = ", ".join(f"{names[c]} {step[c]:+.2g}" for c in np.argsort(-step, kind="stable"))
+            parts.append(f"{feature.name} towards ({entries})")
         else:
             parts.append(f"{feature.name} {step[0] * (domain.upper[v] - domain.lower[v]):+.3g}")
     return "scale x (" + "; ".join(parts) + ")"

@@ -52,27 +52,27 @@ def bandwidth(points: Array, rule: Bandwidth = "scott") -> float:
 
 
 def log_densities(
-    points: Array, at: Array, width: float, reach: float, *, threads: int = 2, progress: Callable[[int, int], None] | None = None
+    points: Array, x: Array, width: float, reach: float, *, threads: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Array:
     """Return (m,) log of the kernel estimate over points (N, p) at places (m, p), each of which has a point within `reach`."""
     radius = float(np.sqrt(reach**2 + 2 * width**2 * (np.log(len(points)) + NEGLIGIBLE)))
-    constant = -np.log(len(points)) - at.shape[1] * np.log(width * np.sqrt(2 * np.pi))
-    leaves = list(tree_leaves(cKDTree(at, leafsize=LEAF)))
-    out = np.empty(len(at))
+    constant = -np.log(len(points)) - x.shape[1] * np.log(width * np.sqrt(2 * np.pi))
+    leaves = list(tree_leaves(cKDTree(x, leafsize=LEAF)))
+    result = np.empty(len(x))
 
     def of_leaf(rows: np.ndarray) -> tuple[np.ndarray, Array]:
-        places = at[rows]
+        places = x[rows]
         gap = np.maximum(np.maximum(places.min(axis=0) - points, points - places.max(axis=0)), 0.0)
-        near = points[(gap**2).sum(axis=1) <= radius**2]
-        power = (places @ near.T - (near**2).sum(axis=1) / 2 - ((places**2).sum(axis=1) / 2)[:, None]) / width**2
-        top = power.max(axis=1)
-        return rows, top + np.log(np.exp(power - top[:, None]).sum(axis=1)) + constant
+        data = points[(gap**2).sum(axis=1) <= radius**2]
+        power = (places @ data.T - (data**2).sum(axis=1) / 2 - ((places**2).sum(axis=1) / 2)[:, None]) / width**2
+        largest = power.max(axis=1)
+        return rows, largest + np.log(np.exp(power - largest[:, None]).sum(axis=1)) + constant
 
     for done, (rows, value) in enumerate(in_order(Shared(value=of_leaf), zip(leaves), threads), 1):
-        out[rows] = value
+        result[rows] = value
         if progress is not None:
             progress(done, len(leaves))
-    return out
+    return result
 
 
 def edge_weights(

@@ -72,17 +72,17 @@ class FeasibilityGraph:
                     "free some (change = \"free\"), or pass more rows"
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
-        limit, most = up_to(float(eps)), memory() // EDGE
-        if len(raw) ** 2 > most and (expected := _expected(points, moves, limit)) > SURE * most:
+        limit, max_edges = up_to(float(eps)), memory() // EDGE
+        if len(raw) ** 2 > max_edges and (expected := _expected(points, moves, limit)) > SURE * max_edges:
             raise _too_many(len(raw), f"about {expected:,}")
         counts, targets, edges = np.zeros(len(raw), dtype=np.int64), {}, 0
         leaves = list(_leaves(points, moves))
         edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, moves=moves, limit=limit))
-        for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
-            counts[rows], edges = count, edges + len(found)
-            if edges > most:
+        for done, (rows, count, edge_targets) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
+            counts[rows], edges = count, edges + len(edge_targets)
+            if edges > max_edges:
                 raise _too_many(len(raw), f"more than {edges:,}")
-            for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
+            for row, part in zip(rows, np.split(edge_targets, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
             if progress is not None:
                 progress(done, len(leaves))
@@ -107,10 +107,10 @@ class FeasibilityGraph:
     @cached_property
     def lengths(self) -> Array:
         """(E,) L2 length of each edge."""
-        out = np.empty(self.edges)
+        lengths = np.empty(self.edges)
         for part in chunks(self.edges):
-            out[part] = distance(self.points[self.sources[part]], self.points[self.indices[part]])
-        return out
+            lengths[part] = distance(self.points[self.sources[part]], self.points[self.indices[part]])
+        return lengths
 
     @property
     def alone(self) -> Booleans:
@@ -124,8 +124,8 @@ class FeasibilityGraph:
 
 def memory() -> float:
     """Return the bytes of this machine's memory, infinite if the system does not tell."""
-    known = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names)
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else float("inf")
+    available = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if available else float("inf")
 
 
 def _too_many(rows: int, edges: str) -> QueryError:
@@ -138,14 +138,14 @@ def _too_many(rows: int, edges: str) -> QueryError:
 def _expected(points: Coordinates, moves: Moves, limit: float) -> int:
     """Return an estimate of the number of edges, from a sample of the rows."""
     raw = points.raw
-    drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
-    own, own_raw, found = points[drawn], raw[drawn], 0
+    sample = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
+    sample_points, sample_raw, count = points[sample], raw[sample], 0
     for part in blocks(len(raw)):
         others = points[part]
-        near = _squared(own, others) <= min(limit, 1e100) ** 2
-        near &= _squared(own[:, moves.fixed], others[:, moves.fixed]) <= BORDER
-        found += int((near & moves.allowed(own, others, own_raw, raw[part])).sum())
-    return len(raw) * found // len(drawn)
+        is_edge = _squared(sample_points, others) <= min(limit, 1e100) ** 2
+        is_edge &= _squared(sample_points[:, moves.fixed], others[:, moves.fixed]) <= BORDER
+        count += int((is_edge & moves.allowed(sample_points, others, sample_raw, raw[part])).sum())
+    return len(raw) * count // len(sample)
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
@@ -170,12 +170,12 @@ class _Leaf:
         from)."""
         low, high = self.low[self.own], self.high[self.own]
         gap = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
-        far = np.sqrt((gap**2).sum(axis=1))
+        gap_length = np.sqrt((gap**2).sum(axis=1))
         up, down = moves.direction > 0, moves.direction < 0
-        out = (self.high[:, up] >= low[up]).all(1) & (self.low[:, down] <= high[down]).all(1)
-        back = (high[up] >= self.low[:, up]).all(1) & (low[down] <= self.high[:, down]).all(1)
-        found = np.flatnonzero((far <= limit + BORDER) & (out | (back & either)))
-        return np.asarray(found[np.argsort(far[found], kind="stable")])
+        forward = (self.high[:, up] >= low[up]).all(1) & (self.low[:, down] <= high[down]).all(1)
+        backward = (high[up] >= self.low[:, up]).all(1) & (low[down] <= self.high[:, down]).all(1)
+        leaves = np.flatnonzero((gap_length <= limit + BORDER) & (forward | (backward & either)))
+        return np.asarray(leaves[np.argsort(gap_length[leaves], kind="stable")])
 
     def box_distance(self, other: int) -> float:
         gap = np.maximum(self.low[other] - self.high[self.own], self.low[self.own] - self.high[other])
@@ -189,9 +189,9 @@ def _leaves(points: Coordinates, moves: Moves) -> Iterator[_Leaf]:
     """Yield all leaves of all blocks of rows that agree in the fixed coordinates."""
     block = identities(points.raw, [v for v, change in enumerate(points.space.changes) if change == "fixed"])
     by_block = np.argsort(block, kind="stable")
-    varied = np.flatnonzero(~moves.fixed) if not moves.fixed.all() else slice(1)
+    varying = np.flatnonzero(~moves.fixed) if not moves.fixed.all() else slice(1)
     for rows in np.split(by_block, np.flatnonzero(np.diff(block[by_block])) + 1):
-        tree = cKDTree(points[rows][:, varied], leafsize=LEAF)
+        tree = cKDTree(points[rows][:, varying], leafsize=LEAF)
         begins = np.concatenate([[0], np.cumsum([len(leaf) for leaf in tree_leaves(tree)])])
         order = rows[tree.indices]
         del tree  # it holds a copy of the points
@@ -225,46 +225,46 @@ def _squared(a: Array, b: Array) -> Array:
 def _edges_of(leaf: _Leaf, points: Coordinates, moves: Moves, limit: float) -> tuple[Integers, Integers, np.ndarray]:
     """Return the leaf's rows, the number of edges from each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, limit))
-    own, there, raw = points[leaf.rows], points[others], points.raw
-    square = _squared(own, there)
-    most = min(limit, 1e100) ** 2
-    near = square <= most + BORDER
-    border = near & (square >= most - BORDER)
-    near &= moves.allowed(own, there, raw[leaf.rows], raw[others])
-    i, j = np.nonzero(border & near)
-    near[i, j] = distance(own[i], there[j]) <= limit
-    near &= leaf.rows[:, None] != others[None, :]
-    return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
+    own, targets, raw = points[leaf.rows], points[others], points.raw
+    square = _squared(own, targets)
+    limit_squared = min(limit, 1e100) ** 2
+    is_edge = square <= limit_squared + BORDER
+    border = is_edge & (square >= limit_squared - BORDER)
+    is_edge &= moves.allowed(own, targets, raw[leaf.rows], raw[others])
+    i, j = np.nonzero(border & is_edge)
+    is_edge[i, j] = distance(own[i], targets[j]) <= limit
+    is_edge &= leaf.rows[:, None] != others[None, :]
+    return leaf.rows, is_edge.sum(axis=1), others[np.nonzero(is_edge)[1]].astype(np.int32)
 
 
 def nearest_moves(points: Coordinates, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
     """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
-    out = np.full(len(points.raw), np.inf)
+    result = np.full(len(points.raw), np.inf)
     leaves = list(_leaves(points, moves))
     nearest_of: Shared[Callable[..., Any]] = Shared(value=partial(_nearest_of, points=points, moves=moves))
-    for done, (rows, found) in enumerate(in_order(nearest_of, zip(leaves), threads), 1):
-        out[rows] = found
+    for done, (rows, lengths) in enumerate(in_order(nearest_of, zip(leaves), threads), 1):
+        result[rows] = lengths
         if progress is not None:
             progress(done, len(leaves))
-    return out
+    return result
 
 
 def _nearest_of(leaf: _Leaf, points: Coordinates, moves: Moves) -> tuple[Integers, Array]:
     """Return the leaf's rows and their shortest moves. Leaves are opened from the nearest on, until none can hold a nearer row;
     `distance` decides among rows within rounding."""
-    best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
-    all_own, raw = points[leaf.rows], points.raw
+    best, lengths = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
+    leaf_points, raw = points[leaf.rows], points.raw
     for other in leaf.near(moves, np.inf, either=True):
-        todo = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)
-        if not len(todo):
+        pending = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)
+        if not len(pending):
             break
         rows = leaf.rows_of(np.array([other]))
-        own, there, own_raw, raw_there = all_own[todo], points[rows], raw[leaf.rows[todo]], raw[rows]
-        forth = moves.allowed(own, there, own_raw, raw_there)
-        back = moves.allowed(there, own, raw_there, own_raw).T
-        other_row = leaf.rows[todo][:, None] != rows[None, :]
-        square = np.where((forth | back) & other_row, _squared(own, there), np.inf)
-        best[todo] = np.minimum(best[todo], square.min(axis=1))
-        i, j = np.nonzero(np.isfinite(square) & (square <= best[todo, None] + BORDER))
-        np.minimum.at(out, todo[i], distance(own[i], there[j]))
-    return leaf.rows, out
+        sources, targets, source_raw, target_raw = leaf_points[pending], points[rows], raw[leaf.rows[pending]], raw[rows]
+        forward = moves.allowed(sources, targets, source_raw, target_raw)
+        backward = moves.allowed(targets, sources, target_raw, source_raw).T
+        different = leaf.rows[pending][:, None] != rows[None, :]
+        square = np.where((forward | backward) & different, _squared(sources, targets), np.inf)
+        best[pending] = np.minimum(best[pending], square.min(axis=1))
+        i, j = np.nonzero(np.isfinite(square) & (square <= best[pending, None] + BORDER))
+        np.minimum.at(lengths, pending[i], distance(sources[i], targets[j]))
+    return leaf.rows, lengths

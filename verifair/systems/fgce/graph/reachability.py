@@ -33,20 +33,20 @@ def weak_components(graph: FeasibilityGraph) -> Integers:
         begin, end = graph.indptr[first], graph.indptr[last]
         data, starts = np.ones(end - begin, dtype=np.int8), np.clip(graph.indptr, begin, end) - begin
         part = sp.csr_matrix((data, graph.indices[begin:end], starts), shape=(nodes, nodes))
-        found = np.asarray(connected_components(part, connection="weak")[1], dtype=np.int64)
-        label = _components(label, nodes + found, 2 * nodes, "weak")[label]  # each node joins its old and its new label
+        label_of = np.asarray(connected_components(part, connection="weak")[1], dtype=np.int64)
+        label = _components(label, nodes + label_of, 2 * nodes, "weak")[label]  # each node joins its old and its new label
     return np.unique(label, return_inverse=True)[1]
 
 
 def strong_components(graph: FeasibilityGraph) -> Integers:
     """Return (N,) number of the strongly connected component of each node."""
     level = _levels(graph)
-    kept = [np.empty((2, 0), dtype=np.int64)]
+    edges = [np.empty((2, 0), dtype=np.int64)]
     for part in chunks(graph.edges, 1 << 24):
         first, second = graph.sources[part], graph.indices[part]
         same = level[first] == level[second]
-        kept.append(np.stack([first[same], second[same]]).astype(np.int64))
-    ends = np.concatenate(kept, axis=1)
+        edges.append(np.stack([first[same], second[same]]).astype(np.int64))
+    ends = np.concatenate(edges, axis=1)
     return _components(ends[0], ends[1], len(graph), "strong")
 
 
@@ -114,38 +114,38 @@ class Reachability:
         ends = np.r_[first[1:], len(order)]
         rank = np.empty(len(first), dtype=np.int64)
         rank[strong[order[first]]] = np.arange(len(first))  # of a strong component in the order
-        home = weak[order[first]]  # weak component, by rank
+        weak_of = weak[order[first]]  # weak component, by rank
         place = np.empty(len(first), dtype=np.int64)
-        for w in np.split(np.argsort(home, kind="stable"), np.flatnonzero(np.diff(np.sort(home))) + 1):
+        for w in np.split(np.argsort(weak_of, kind="stable"), np.flatnonzero(np.diff(np.sort(weak_of))) + 1):
             place[w] = np.arange(len(w))
-        words = (np.bincount(home)[home] + WORD - 1) // WORD
+        words = (np.bincount(weak_of)[weak_of] + WORD - 1) // WORD
         bits: list[np.ndarray] = [np.empty(0, dtype=np.uint64)] * len(first)
         for r in range(len(first) - 1, -1, -1):
-            own = np.zeros(words[r], dtype=np.uint64)
-            own[place[r] // WORD] |= np.uint64(1) << np.uint64(place[r] % WORD)
+            reached = np.zeros(words[r], dtype=np.uint64)
+            reached[place[r] // WORD] |= np.uint64(1) << np.uint64(place[r] % WORD)
             members = order[first[r] : ends[r]]
             targets = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in members]
-            left = np.unique(rank[strong[np.concatenate(targets)]])
-            left = left[left > r]
-            while len(left):
-                own |= bits[left[0]]
-                left = left[~_has(own, place[left])]
-            bits[r] = own
+            pending = np.unique(rank[strong[np.concatenate(targets)]])
+            pending = pending[pending > r]
+            while len(pending):
+                reached |= bits[pending[0]]
+                pending = pending[~_has(reached, place[pending])]
+            bits[r] = reached
         member = order[first]
         return cls(strong=rank[strong], weak=weak, member=member, place=place, bits=tuple(bits))
 
     def reaches(self, sources: Integers, targets: Integers) -> Booleans:
         """Return (n, m) True where a target (m,) can be reached from a source (n,); a node reaches itself."""
-        out = np.zeros((len(sources), len(targets)), dtype=bool)
+        result = np.zeros((len(sources), len(targets)), dtype=bool)
         rows, inverse = np.unique(self.strong[sources], return_inverse=True)
-        goal, back = np.unique(self.strong[targets], return_inverse=True)
-        table = np.zeros((len(rows), len(goal)), dtype=bool)
+        columns, column_inverse = np.unique(self.strong[targets], return_inverse=True)
+        table = np.zeros((len(rows), len(columns)), dtype=bool)
         for n, row in enumerate(rows):
-            same = self.weak[self.member[goal]] == self.weak[self.member[row]]
-            table[n, same] = _has(self.bits[row], self.place[goal[same]])
+            same = self.weak[self.member[columns]] == self.weak[self.member[row]]
+            table[n, same] = _has(self.bits[row], self.place[columns[same]])
         for n in range(0, len(sources), 1024):
-            out[n : n + 1024] = table[inverse[n : n + 1024]][:, back]
-        return out
+            result[n : n + 1024] = table[inverse[n : n + 1024]][:, column_inverse]
+        return result
 
     @cached_property
     def strong_count(self) -> int:
@@ -168,8 +168,8 @@ def _topological(graph: FeasibilityGraph, strong: Integers) -> Integers:
     within = nx.DiGraph()
     for part in chunks(graph.edges, 1 << 24):
         first, second = graph.sources[part], graph.indices[part]
-        across = (level[first] == level[second]) & (strong[first] != strong[second])
-        within.add_edges_from(zip(strong[first[across]].tolist(), strong[second[across]].tolist(), strict=True))
+        between = (level[first] == level[second]) & (strong[first] != strong[second])
+        within.add_edges_from(zip(strong[first[between]].tolist(), strong[second[between]].tolist(), strict=True))
     for n, component in enumerate(nx.topological_sort(within), start=1):
         later[component] = n
     return np.lexsort((strong, later[strong], height))

@@ -92,10 +92,10 @@ class Burden(Shape):
                 {"k": k, **exact_area(part, self.levels[0], self.levels[-1]), "group": name}
                 for (name, k), part in self.steps.groupby(["group", "k"], sort=False)
             ])
-        own = self.coverage[self.coverage["d"].isin(self.kauc_levels)] if len(self.coverage) else self.coverage
-        if not len(own):
+        lines = self.coverage[self.coverage["d"].isin(self.kauc_levels)] if len(self.coverage) else self.coverage
+        if not len(lines):
             return pd.DataFrame()
-        return self._curves("d", own[own.groupby("group")["d"].transform("nunique") == len(self.kauc_levels)])
+        return self._curves("d", lines[lines.groupby("group")["d"].transform("nunique") == len(self.kauc_levels)])
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -108,8 +108,8 @@ class Burden(Shape):
             return self._curves("k", table[table["d"].isin(self.levels)] if len(table) else table)
         low, high = self.levels[0], self.levels[-1]
         ends = ends_of(self.steps["d"], low, high)
-        found = curves_at(self.steps, ends[:-1])
-        return found.assign(width=found["d"].map(dict(zip(ends[:-1], np.diff(ends), strict=True))))
+        lines = curves_at(self.steps, ends[:-1])
+        return lines.assign(width=lines["d"].map(dict(zip(ends[:-1], np.diff(ends), strict=True))))
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -121,20 +121,20 @@ class Burden(Shape):
         """
         if len(self.steps):
             ends = ends_of(self.steps["coverage"], 0.0, 1.0)
-            found = cost_curves(costs_at(self.steps, ends[1:]))
-            return found.assign(width=found["c"].map(dict(zip(ends[1:], np.diff(ends), strict=True))))
+            lines = cost_curves(costs_at(self.steps, ends[1:]))
+            return lines.assign(width=lines["c"].map(dict(zip(ends[1:], np.diff(ends), strict=True))))
         if not len(self.cost):
             return pd.DataFrame()
-        asked = self.cost[self.cost.groupby("c")["group"].transform("nunique") == len(self.reach)]
-        if not len(asked):
+        answered = self.cost[self.cost.groupby("c")["group"].transform("nunique") == len(self.reach)]
+        if not len(answered):
             return pd.DataFrame()
-        return cost_curves({str(name): part.drop(columns="group") for name, part in asked.groupby("group", sort=False)})
+        return cost_curves({str(name): part.drop(columns="group") for name, part in answered.groupby("group", sort=False)})
 
     def _curves(self, along: str, table: pd.DataFrame) -> pd.DataFrame:
         if not len(table):
             return pd.DataFrame()
-        of = "coverage" if self.exact else "greedy"
-        parts = [curves(part, along, of).assign(group=name) for name, part in table.groupby("group", sort=False)]
+        column = "coverage" if self.exact else "greedy"
+        parts = [curves(part, along, column).assign(group=name) for name, part in table.groupby("group", sort=False)]
         return pd.concat(parts, ignore_index=True)
 
 
@@ -176,14 +176,14 @@ def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) 
     """Return the same lines with tightened bounds `low` and `high` of an optimum that rises with `first` and `second`."""
     parts = []
     for _, part in table.groupby("group", sort=False):
-        wide = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
-        least, most = wide[low].to_numpy(dtype=float), wide[high].to_numpy(dtype=float)
-        least, most = np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
+        pivot = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
+        lower, upper = pivot[low].to_numpy(dtype=float), pivot[high].to_numpy(dtype=float)
+        lower, upper = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
         for axis in (0, 1):
-            least = np.maximum.accumulate(least, axis=axis)
-            most = np.flip(np.minimum.accumulate(np.flip(most, axis), axis=axis), axis)
-        row, column = wide.index.get_indexer(part[first]), wide[low].columns.get_indexer(part[second])
-        part = part.assign(**{low: least[row, column], high: most[row, column]})
+            lower = np.maximum.accumulate(lower, axis=axis)
+            upper = np.flip(np.minimum.accumulate(np.flip(upper, axis), axis=axis), axis)
+        row, column = pivot.index.get_indexer(part[first]), pivot[low].columns.get_indexer(part[second])
+        part = part.assign(**{low: lower[row, column], high: upper[row, column]})
         parts.append(part.assign(optimal=part[low] == part[high]))
     return pd.concat(parts, ignore_index=True)
 
@@ -233,67 +233,67 @@ class _Questions:
     def run(self, deadline: Deadline, progress: Progress) -> bool:
         """Answer all questions; return False if time ran out. Later questions depend on k0 and d0 of full coverage."""
         first = [_Measure(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
-        return self._ask(first, self._others(), deadline, progress) and self._ask(self._others(), [], deadline, progress)
+        return self._ask(first, self._after_reach(), deadline, progress) and self._ask(self._after_reach(), [], deadline, progress)
 
     def by_group(self, of: str) -> dict[str, Any]:
-        return {one.group: answer for one, answer in self._in_turn(of)}
+        return {measure.group: answer for measure, answer in self._answered_of(of)}
 
     def table(self, of: str) -> pd.DataFrame:
         """Return the lines of all groups."""
-        parts = [answer.assign(group=one.group) for one, answer in self._in_turn(of) if answer is not None]
+        parts = [answer.assign(group=measure.group) for measure, answer in self._answered_of(of) if answer is not None]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def kauc_levels(self) -> Array:
         """Return the costs of the paper's kAUC; empty until d0 of every group is known."""
-        known = [one.d0 for one in self.by_group("reach").values() if one is not None]
+        d0s = [answer.d0 for answer in self.by_group("reach").values() if answer is not None]
         assert self.space is not None
         step = float(self.levels[1] - self.levels[0])
-        return paper_levels(self.space, max(known), step) if len(known) == len(self.instances) else np.empty(0)
+        return paper_levels(self.space, max(d0s), step) if len(d0s) == len(self.instances) else np.empty(0)
 
     def cost_ks(self) -> list[int]:
         """Return the numbers of counterfactuals of the cost curves."""
-        top = max(self.ks)
-        known = {one.k0 for one in self.by_group("reach").values() if one is not None}
-        last = max(known, default=top) + BEYOND
-        more = known.union(np.rint(np.geomspace(top, last, MORE)).astype(int).tolist()) if last > top else set()
-        return sorted({*self.ks, *more})
+        largest = max(self.ks)
+        k0s = {answer.k0 for answer in self.by_group("reach").values() if answer is not None}
+        last = max(k0s, default=largest) + BEYOND
+        ks = k0s.union(np.rint(np.geomspace(largest, last, MORE)).astype(int).tolist()) if last > largest else set()
+        return sorted({*self.ks, *ks})
 
-    def _in_turn(self, of: str) -> list[tuple[_Measure, Any]]:
+    def _answered_of(self, of: str) -> list[tuple[_Measure, Any]]:
         return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].of == of]
 
-    def _ask(self, asked: Sequence[_Measure], later: Sequence[_Measure], deadline: Deadline, progress: Progress) -> bool:
+    def _ask(self, questions: Sequence[_Measure], later: Sequence[_Measure], deadline: Deadline, progress: Progress) -> bool:
         """Answer these questions; return False if time ran out.   later: the questions after them, as far as they are known."""
-        start, total = len(self.answers), len(self.answers) + len(asked) + len(later)
-        together = workers(self.jobs)
+        start, total = len(self.answers), len(self.answers) + len(questions) + len(later)
+        n_workers = workers(self.jobs)
 
         def arguments() -> Iterator[tuple[Any, ...]]:
-            left = sum(one.parts for one in (*asked, *later))
-            for one in asked:
+            remaining = sum(question.parts for question in (*questions, *later))
+            for question in questions:
                 if deadline.left() <= 0:
                     return
-                yield self.shared[one.group], one.ask, deadline, max(left / together, one.parts)
-                left -= one.parts
+                yield self.shared[question.group], question.ask, deadline, max(remaining / n_workers, question.parts)
+                remaining -= question.parts
 
         progress(start, total)
         for n, answer in self.helpers.each(arguments()):
-            self.answers[start + n] = asked[n], answer
+            self.answers[start + n] = questions[n], answer
             progress(len(self.answers), total)
-        return len(self.answers) == start + len(asked)
+        return len(self.answers) == start + len(questions)
 
-    def _others(self) -> list[_Measure]:
+    def _after_reach(self) -> list[_Measure]:
         """Return all questions after those about the reach: level by level, all groups at each."""
         blocks = {name: len(instance.blocks) for name, instance in self.instances.items()}
         wider = np.setdiff1d(self.kauc_levels(), self.levels) if self.grid == "paper" else np.empty(0)
         ks, costs = self.cost_ks(), [*self.levels.tolist(), *wider.tolist()]
-        covered = partial(coverage_table, ks=self.ks, exact=self.exact)
-        asked: list[tuple[str, int, list[Callable[..., Any]]]] = [
-            ("coverage", len(self.ks), [partial(covered, costs=[d]) for d in costs]),
+        coverage = partial(coverage_table, ks=self.ks, exact=self.exact)
+        tasks: list[tuple[str, int, list[Callable[..., Any]]]] = [
+            ("coverage", len(self.ks), [partial(coverage, costs=[d]) for d in costs]),
             ("cost", 1, [partial(cost_table, ks=[k], coverages=[c]) for c in self.fractions for k in ks]),
             ("steps", 1, [partial(_steps, k=k) for k in self.ks if self.grid == "all" and self.exact]),
         ]
         return [
             *(_Measure(of="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
-            *(_Measure(of=of, group=name, ask=ask, parts=n) for of, n, asks in asked for ask in asks for name in self.instances),
+            *(_Measure(of=of, group=name, ask=ask, parts=n) for of, n, asks in tasks for ask in asks for name in self.instances),
         ]
 
 
@@ -311,8 +311,8 @@ def _parts(instance: Instance, budget: Budget) -> dict[int, Reach | None]:
 
 
 def _steps(instance: Instance, k: int, budget: Budget) -> pd.DataFrame | None:
-    found = coverage_steps(instance, k, budget=budget)
-    return None if found is None else found.assign(k=k)
+    lines = coverage_steps(instance, k, budget=budget)
+    return None if lines is None else lines.assign(k=k)
 
 
 def _reach(instance: Instance, budget: Budget) -> Reach | None:

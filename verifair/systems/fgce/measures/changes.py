@@ -22,10 +22,10 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
     """Return (F,) the cheapest chosen node for each factual, -1 if none is within `cost`, and its cost (F,)."""
     if not len(chosen):
         return np.full(instance.size, -1), np.full(instance.size, np.inf)
-    paid = instance.to(chosen)
-    nearest, least = chosen[paid.argmin(axis=1)], paid.min(axis=1)
-    served = within(least, up_to(cost))
-    return np.where(served, nearest, -1), np.where(served, least, np.inf)
+    costs = instance.to(chosen)
+    nearest, lowest = chosen[costs.argmin(axis=1)], costs.min(axis=1)
+    served = within(lowest, up_to(cost))
+    return np.where(served, nearest, -1), np.where(served, lowest, np.inf)
 
 
 def binned(space: FeatureSpace, raw: Array) -> Array:
@@ -34,14 +34,14 @@ def binned(space: FeatureSpace, raw: Array) -> Array:
     Bins have equal width over the rows. Two amounts in one bin are equal to ACF, as in the paper's preprocessing (appendix B, whose
     rule makes BINS of this many values); without bins an amount changes for nearly everybody.
     """
-    out = raw.copy()
+    result = raw.copy()
     for v, feature in enumerate(space.schema.features):
-        different = np.unique(raw[:, v])
-        if feature.categories is not None or len(different) <= MANY:
+        values = np.unique(raw[:, v])
+        if feature.categories is not None or len(values) <= MANY:
             continue
-        edges = np.linspace(different[0], different[-1], BINS + 1)[1:-1]
-        out[:, v] = np.searchsorted(edges, raw[:, v], side="right")
-    return out
+        edges = np.linspace(values[0], values[-1], BINS + 1)[1:-1]
+        result[:, v] = np.searchsorted(edges, raw[:, v], side="right")
+    return result
 
 
 def change_frequency(space: FeatureSpace, rows: Array, factuals: Integers, assigned: Integers) -> pd.Series:
@@ -58,8 +58,8 @@ def change_size(space: FeatureSpace, raw: Array, factuals: Integers, assigned: I
     NaN for categories, and for numbers that change for nobody.
     """
     served = assigned >= 0
-    moved = np.abs(raw[assigned[served]] - raw[factuals[served]])
-    count = (moved > 0).sum(axis=0)
-    mean = np.divide(moved.sum(axis=0), count, out=np.full(raw.shape[1], np.nan), where=count > 0)
-    numbers = [feature.categories is None for feature in space.schema.features]
-    return pd.Series(np.where(numbers, mean, np.nan), index=[feature.name for feature in space.schema.features])
+    change = np.abs(raw[assigned[served]] - raw[factuals[served]])
+    count = (change > 0).sum(axis=0)
+    mean = np.divide(change.sum(axis=0), count, out=np.full(raw.shape[1], np.nan), where=count > 0)
+    is_number = [feature.categories is None for feature in space.schema.features]
+    return pd.Series(np.where(is_number, mean, np.nan), index=[feature.name for feature in space.schema.features])

@@ -46,8 +46,8 @@ class Reach(Shape):
 def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
     """Return k0 and d0 of a group. Raises Unfinished when the budget ends before k0 is known."""
     k0, _ = fewest(instance, budget=budget)
-    found = centers(instance, k0, budget=budget)
-    return Reach(k0=k0, d0=found.cost, d_least=float(instance.nearest.max()), optimal=found.optimal)
+    optimum = centers(instance, k0, budget=budget)
+    return Reach(k0=k0, d0=optimum.cost, d_least=float(instance.nearest.max()), optimal=optimum.optimal)
 
 
 def cost_levels(space: FeatureSpace, *, levels: int = 10) -> Array:
@@ -103,19 +103,19 @@ def coverage_steps(instance: Instance, k: int, *, budget: Budget | None = None) 
     def left() -> Budget:
         return Budget(seconds=max(deadline - clock.now(), LEAST))
 
-    most = best(SetSystem.within(instance, np.inf), k, budget=left())
-    if not most.optimal:
+    largest = best(SetSystem.within(instance, np.inf), k, budget=left())
+    if not largest.optimal:
         return None
     costs: dict[int, float] = {}
-    pending = [(1, most.covered)]
+    pending = [(1, largest.covered)]
     while pending:
         low, high = pending.pop()
         for count in (low, high):
             if count not in costs:
-                found = centers(instance, k, count / instance.size, budget=left())
-                if not found.optimal or clock.now() >= deadline:
+                optimum = centers(instance, k, count / instance.size, budget=left())
+                if not optimum.optimal or clock.now() >= deadline:
                     return None
-                costs[count] = found.cost
+                costs[count] = optimum.cost
         middle = (low + high) // 2
         if costs[low] < costs[high] and middle > low:
             pending += [(low, middle), (middle, high)]
@@ -130,8 +130,8 @@ def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]
     """
     if not low < high:
         raise QueryError(f"costs from {low:g} to {high:g}: expected a range")
-    within = steps[steps["d"] <= up_to(high)]
-    d, coverage = within["d"].to_numpy(dtype=float), within["coverage"].to_numpy(dtype=float)
+    reached = steps[steps["d"] <= up_to(high)]
+    d, coverage = reached["d"].to_numpy(dtype=float), reached["coverage"].to_numpy(dtype=float)
     rise = np.diff(coverage, prepend=0.0)
     area = float((rise * np.clip(high - d, 0.0, high - low)).sum())
     return {"score": area / (high - low), "saturation": float(d.max(initial=low)), "largest": float(coverage.max(initial=0.0))}
@@ -140,11 +140,11 @@ def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]
 def curves_at(steps: pd.DataFrame, costs: Array) -> pd.DataFrame:
     """Return dAUC at costs (D,) from the steps of all groups and k (columns group, k, d, coverage): lines as of `curves`."""
     lines = []
-    for name, own in steps.groupby("group", sort=False):
+    for name, group_steps in steps.groupby("group", sort=False):
         tables = []
-        for k, part in own.groupby("k"):
-            at = np.searchsorted(part["d"].to_numpy(), up_to(costs), side="right")
-            tables.append(pd.DataFrame({"k": k, "d": costs, "coverage": np.append(0.0, part["coverage"].to_numpy())[at]}))
+        for k, part in group_steps.groupby("k"):
+            index = np.searchsorted(part["d"].to_numpy(), up_to(costs), side="right")
+            tables.append(pd.DataFrame({"k": k, "d": costs, "coverage": np.append(0.0, part["coverage"].to_numpy())[index]}))
         lines.append(curves(pd.concat(tables), "k").assign(group=name))
     return pd.concat(lines, ignore_index=True)
 
@@ -152,19 +152,19 @@ def curves_at(steps: pd.DataFrame, costs: Array) -> pd.DataFrame:
 def costs_at(steps: pd.DataFrame, coverages: Array) -> dict[str, pd.DataFrame]:
     """Return for each group the least cost of each coverage (C,) and k, as `cost_table` does, from its steps; all are proved."""
     tables: dict[str, pd.DataFrame] = {}
-    for name, own in steps.groupby("group", sort=False):
+    for name, group_steps in steps.groupby("group", sort=False):
         parts = []
-        for k, part in own.groupby("k"):
-            at = np.searchsorted(part["coverage"].to_numpy(), coverages, side="left")
-            parts.append(pd.DataFrame({"c": coverages, "k": k, "cost": np.append(part["d"].to_numpy(), np.inf)[at]}))
+        for k, part in group_steps.groupby("k"):
+            index = np.searchsorted(part["coverage"].to_numpy(), coverages, side="left")
+            parts.append(pd.DataFrame({"c": coverages, "k": k, "cost": np.append(part["d"].to_numpy(), np.inf)[index]}))
         tables[str(name)] = pd.concat(parts, ignore_index=True)
     return tables
 
 
 def ends_of(values: pd.Series, low: float, high: float) -> Array:
     """Return low, the different values between low and high, and high: a step curve is constant between neighbours."""
-    inside = np.unique(values.to_numpy(dtype=float))
-    return np.concatenate([[low], inside[(inside > low) & (inside < high)], [high]])
+    distinct = np.unique(values.to_numpy(dtype=float))
+    return np.concatenate([[low], distinct[(distinct > low) & (distinct < high)], [high]])
 
 
 def paper_levels(space: FeatureSpace, d0: float, step: float) -> Array:
@@ -173,8 +173,8 @@ def paper_levels(space: FeatureSpace, d0: float, step: float) -> Array:
     d0: the largest of the groups'.   step: that of dAUC's costs; if it is longer than the range, the two ends remain.
     """
     low, high = 0.7 * d0, space.paper_cost
-    found = np.arange(low, high, step)
-    return np.array([low, high]) if len(found) == 1 else found
+    costs = np.arange(low, high, step)
+    return np.array([low, high]) if len(costs) == 1 else costs
 
 
 def cost_table(
@@ -191,8 +191,8 @@ def cost_table(
     lines = []
     for coverage, k in itertools.product(coverages, ks):
         try:
-            found = centers(instance, k, coverage, budget=budget)
-            cost, lower = found.cost, found.lower
+            optimum = centers(instance, k, coverage, budget=budget)
+            cost, lower = optimum.cost, optimum.lower
         except QueryError:  # k is too small
             cost = lower = np.inf
         lines.append({"c": coverage, "k": k, "cost": cost, "lower": lower, "optimal": cost == lower})
@@ -209,13 +209,13 @@ def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     lines = []
     joined = pd.concat([table.assign(group=name) for name, table in tables.items()])
     for coverage, part in joined.groupby("c"):
-        wide = part.pivot(index="k", columns="group", values="cost").sort_index().reindex(columns=list(tables))
-        common = wide[np.isfinite(wide).all(axis=1)]
+        pivot = part.pivot(index="k", columns="group", values="cost").sort_index().reindex(columns=list(tables))
+        common = pivot[np.isfinite(pivot).all(axis=1)]
         floor = common.min(axis=1)
         for name in tables:
-            own = wide[name][np.isfinite(wide[name])]
+            costs = pivot[name][np.isfinite(pivot[name])]
             area = auc(common.index, floor) if len(common) > 1 else np.nan
             score = auc(common.index, common[name]) / area if area > 0 else np.nan
-            saturation = own.index[own <= up_to(own.min())][0] if len(own) else np.nan
-            lines.append({"c": coverage, "group": name, "saturation": saturation, "least": own.min(), "score": score})
+            saturation = costs.index[costs <= up_to(costs.min())][0] if len(costs) else np.nan
+            lines.append({"c": coverage, "group": name, "saturation": saturation, "least": costs.min(), "score": score})
     return pd.DataFrame(lines)

@@ -70,18 +70,18 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
     Raises Unfinished, and QueryError when somebody cannot be covered at that cost.
     """
     few = _Few(instance, budget or Budget())
-    most = up_to(cost)
-    if not most >= few.least:
+    limit = up_to(cost)
+    if not limit >= few.least:
         raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
     k = len(instance.blocks)
     while True:
-        found = few.covered(k, most)
-        if found is None:
+        chosen = few.covered(k, limit)
+        if chosen is None:
             k += 1
             continue
-        farther = few.farther(found, most)
+        farther = few.farther(chosen, limit)
         if not len(farther):
-            return k, found
+            return k, chosen
         few.add(farther)
 
 
@@ -94,7 +94,7 @@ def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget
     if k < 1:
         raise QueryError(f"k = {k}: at least one counterfactual is needed")
     count = needed(instance, coverage)
-    return _all(instance, k, budget) if count == instance.size else _share(instance, k, count, budget)
+    return _full_coverage(instance, k, budget) if count == instance.size else _partial_coverage(instance, k, count, budget)
 
 
 class _Few:
@@ -103,8 +103,8 @@ class _Few:
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self.instance, self.deadline = instance, clock.now() + budget.seconds
         self.nearest = [block.cost.min(axis=1) for block in instance.blocks]
-        self.least = max(float(one.max()) for one in self.nearest)
-        self.rows: list[list[int]] = [[int(one.argmax())] for one in self.nearest]
+        self.least = max(float(costs.max()) for costs in self.nearest)
+        self.rows: list[list[int]] = [[int(costs.argmax())] for costs in self.nearest]
         self.steps = 0
 
     @property
@@ -120,68 +120,68 @@ class _Few:
     def covered(self, k: int, cost: float) -> Integers | None:
         """Return k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
         self.steps += 1
-        left = self.deadline - clock.now()
-        if left <= 0:
+        seconds = self.deadline - clock.now()
+        if seconds <= 0:
             raise Unfinished
         tables = [within(block.cost[rows], cost) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
         system = SetSystem.of(tables, [block.candidates for block in self.instance.blocks])
         total = sum(map(len, self.rows))
         if int(system.weights.sum()) < total:
             return None
-        found = best(system, k, target=total, budget=Budget(seconds=left))
-        if found.covered < total <= found.bound:
+        cover = best(system, k, target=total, budget=Budget(seconds=seconds))
+        if cover.covered < total <= cover.bound:
             raise Unfinished
-        return found.chosen if found.covered == total else None
+        return cover.chosen if cover.covered == total else None
 
     def farther(self, chosen: Integers, cost: float) -> Integers:
         """Return (n, 2) block and row of factuals farther than `cost` from all chosen: the farthest of each block and center."""
-        found: list[tuple[float, int, int]] = []
-        paid = self.instance.to(chosen)
+        candidates: list[tuple[float, int, int]] = []
+        cost_to = self.instance.to(chosen)
         start = 0
         for b, block in enumerate(self.instance.blocks):
-            own = paid[start : start + len(block.factuals)]
+            block_costs = cost_to[start : start + len(block.factuals)]
             start += len(block.factuals)
-            nearest, value = own.argmin(axis=1), own.min(axis=1)
-            beyond = ~within(value, cost)
-            for center in np.unique(nearest[beyond]):
-                rows = np.flatnonzero(beyond & (nearest == center))
-                ways = np.isfinite(block.cost[rows]).sum(axis=1)  # among unreachable ones, that with the fewest candidates
-                row = rows[value[rows].argmax() if np.isfinite(value[rows]).all() else ways.argmin()]
-                found.append((-float(value[row]), b, int(row)))
-        return np.array([(b, row) for _, b, row in sorted(found)[:ADDED]], dtype=np.int64).reshape(-1, 2)
+            nearest, value = block_costs.argmin(axis=1), block_costs.min(axis=1)
+            uncovered = ~within(value, cost)
+            for center in np.unique(nearest[uncovered]):
+                rows = np.flatnonzero(uncovered & (nearest == center))
+                n_candidates = np.isfinite(block.cost[rows]).sum(axis=1)  # among unreachable ones, that with the fewest candidates
+                row = rows[value[rows].argmax() if np.isfinite(value[rows]).all() else n_candidates.argmin()]
+                candidates.append((-float(value[row]), b, int(row)))
+        return np.array([(b, row) for _, b, row in sorted(candidates)[:ADDED]], dtype=np.int64).reshape(-1, 2)
 
     def add(self, farther: Integers) -> None:
         for b, row in farther:
             self.rows[int(b)].append(int(row))
 
 
-def _all(instance: Instance, k: int, budget: Budget) -> Centers:
+def _full_coverage(instance: Instance, k: int, budget: Budget) -> Centers:
     """Solve for full coverage."""
     few = _Few(instance, budget)
     lower, upper, chosen = few.least, np.inf, np.empty(0, dtype=np.int64)
     try:
         while lower < upper:
-            found = few.covered(k, lower)
-            if found is None:
-                lower = _next(few, k, lower)
+            cover = few.covered(k, lower)
+            if cover is None:
+                lower = _next_cost(few, k, lower)
                 continue
-            paid = float(instance.to(found).min(axis=1).max())
-            if paid < upper:
-                upper, chosen = paid, found
-            few.add(few.farther(found, lower))
+            largest = float(instance.to(cover).min(axis=1).max())
+            if largest < upper:
+                upper, chosen = largest, cover
+            few.add(few.farther(cover, lower))
     except Unfinished:
         if not len(chosen):
-            chosen, upper = _anyhow(instance, k)
+            chosen, upper = _any_choice(instance, k)
     cost = max(upper, lower) if len(chosen) else np.inf
     return Centers(chosen=chosen, cost=cost, lower=lower, proved=True, steps=few.steps, few=few.nodes)
 
 
-def _next(few: _Few, k: int, below: float) -> float:
-    """Return the least cost of the few, above `below`, at which k candidates cover them."""
+def _next_cost(few: _Few, k: int, cost: float) -> float:
+    """Return the least cost of the few, above `cost`, at which k candidates cover them."""
     if few.covered(k, np.inf) is None:
         raise _too_few(few.instance, k, few.deadline)
     values = few.costs()
-    low, high = int(np.searchsorted(values, below, side="right")), len(values) - 1
+    low, high = int(np.searchsorted(values, cost, side="right")), len(values) - 1
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if few.covered(k, float(values[middle])) is None else (low, middle)
@@ -200,20 +200,20 @@ def _too_few(instance: Instance, k: int, deadline: float) -> TooFew:
         return TooFew(f"{text}; pass a larger k, or a coverage below 1")
 
 
-def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
+def _any_choice(instance: Instance, k: int) -> tuple[Integers, float]:
     """Return greedy's choice, for when time was up before any other was found."""
     system = SetSystem.within(instance, np.inf)
     chosen = system.nodes[greedy(system, k)]
     return chosen, float(instance.to(chosen).min(axis=1).max())
 
 
-def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
+def _partial_coverage(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
     """Solve for partial coverage."""
     search = PartialSearch(instance, k, count)
-    most = search.run(clock.now() + budget.seconds)
-    if most < count:
+    reachable = search.run(clock.now() + budget.seconds)
+    if reachable < count:
         raise TooFew(
-            f"k = {k} is too few: {k} counterfactuals cover at most {most} of the {instance.size} factuals, {count} are asked "
+            f"k = {k} is too few: {k} counterfactuals cover at most {reachable} of the {instance.size} factuals, {count} are asked "
             "for; raise k, or lower the coverage"
         )
     lower = min(search.lower, search.upper)
@@ -240,77 +240,77 @@ def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: 
     """
     count, full = needed(instance, coverage), coverage == 1
     deadline = clock.now() + (budget or Budget()).seconds
-    most = max(k - len(instance.blocks) + 1, 0) if full else k
-    answers = [_answers(block, most, full, deadline) for block in instance.blocks]
-    tables = [_table(block, most, own) for block, own in zip(instance.blocks, answers, strict=True)]
+    max_k = max(k - len(instance.blocks) + 1, 0) if full else k
+    answers = [_answers(block, max_k, full, deadline) for block in instance.blocks]
+    tables = [_table(block, max_k, component_answers) for block, component_answers in zip(instance.blocks, answers, strict=True)]
     total = np.full((k + 1, count + 1), np.inf)
     total[:, 0] = 0.0
-    taken: list[Integers] = []
+    choices: list[Integers] = []
     for table in tables:
         total, choice = _combined(total, table, k, count)
-        taken.append(choice)
+        choices.append(choice)
     if np.isinf(total[k, count]):
         centers(instance, k, coverage, budget=budget)  # raises the error that says what is wrong, or runs out of time
         raise Unfinished
-    chosen = _traced(answers, tables, taken, k, count)
+    chosen = _traced(answers, tables, choices, k, count)
     return Centers(chosen=chosen, cost=float(total[k, count]), lower=float(total[k, count]), proved=True, steps=len(tables))
 
 
-def _only(block: CostBlock) -> Instance:
+def _single_block(block: CostBlock) -> Instance:
     return Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
 
 
-def _answers(block: CostBlock, most: int, full: bool, deadline: float) -> Answers:
+def _answers(block: CostBlock, max_k: int, full: bool, deadline: float) -> Answers:
     """Return (k', n') -> the optimum for n' factuals of one component with k' candidates, if there is one. Raises Unfinished."""
-    own, f = _only(block), len(block.factuals)
+    instance, f = _single_block(block), len(block.factuals)
     answers: Answers = {}
-    for k in range(1, most + 1):
+    for k in range(1, max_k + 1):
         for n in [f] if full else range(1, f + 1):
-            left = deadline - clock.now()
-            if left <= 0:
+            seconds = deadline - clock.now()
+            if seconds <= 0:
                 raise Unfinished
             try:
-                found = centers(own, k, n / f, budget=Budget(seconds=left))
+                optimum = centers(instance, k, n / f, budget=Budget(seconds=seconds))
             except QueryError:
                 break  # a larger number cannot be covered either
-            if not found.optimal:
+            if not optimum.optimal:
                 raise Unfinished
-            answers[k, n] = found
+            answers[k, n] = optimum
     return answers
 
 
-def _table(block: CostBlock, most: int, answers: Answers) -> Array:
+def _table(block: CostBlock, max_k: int, answers: Answers) -> Array:
     """Return (most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
-    table = np.full((most + 1, len(block.factuals) + 1), np.inf)
+    table = np.full((max_k + 1, len(block.factuals) + 1), np.inf)
     table[:, 0] = 0.0
-    for place, found in answers.items():
-        table[place] = found.cost
+    for key, optimum in answers.items():
+        table[key] = optimum.cost
     return table
 
 
 def _combined(total: Array, table: Array, k: int, count: int) -> tuple[Array, Integers]:
     """Return F(1..i, ., .) from F(1..i-1, ., .) and F(i, ., .), and the (k', n') taken, as k' (f + 1) + n'."""
-    out = np.full_like(total, np.inf)
-    taken: Integers = np.zeros(total.shape, dtype=np.int64)
+    result = np.full_like(total, np.inf)
+    choice: Integers = np.zeros(total.shape, dtype=np.int64)
     for a in range(min(k, len(table) - 1) + 1):
         for b in range(min(count, table.shape[1] - 1) + 1):
             if np.isinf(table[a, b]):
                 continue
             value = np.maximum(total[: k + 1 - a, : count + 1 - b], table[a, b])
-            place = (slice(a, None), slice(b, None))
-            better = value < out[place]
-            out[place] = np.where(better, value, out[place])
-            taken[place] = np.where(better, a * table.shape[1] + b, taken[place])
-    return out, taken
+            region = (slice(a, None), slice(b, None))
+            better = value < result[region]
+            result[region] = np.where(better, value, result[region])
+            choice[region] = np.where(better, a * table.shape[1] + b, choice[region])
+    return result, choice
 
 
-def _traced(answers: Sequence[Answers], tables: Sequence[Array], taken: Sequence[Integers], k: int, n: int) -> Integers:
+def _traced(answers: Sequence[Answers], tables: Sequence[Array], choices: Sequence[Integers], k: int, n: int) -> Integers:
     """Return the candidates behind the combined optimum."""
     chosen: list[Integers] = []
-    for own, table, choice in reversed(list(zip(answers, tables, taken, strict=True))):
+    for component_answers, table, choice in reversed(list(zip(answers, tables, choices, strict=True))):
         a, b = divmod(int(choice[k, n]), table.shape[1])
         if b:
-            chosen.append(own[a, b].chosen)
+            chosen.append(component_answers[a, b].chosen)
         k, n = k - a, n - b
     return np.concatenate(chosen)
 
@@ -325,11 +325,11 @@ def by_solver(
     """
     program = k_center(instance.costs(), k=k, coverage=needed(instance, coverage), ranked=True)
     outcome = solve(program.program, backend=backend, budget=budget or Budget())
-    found = None if outcome.values is None else program.decode(outcome.values)
-    if found is None:
-        stopped = f"{outcome.termination.value} without a solution for k = {k}, coverage {coverage:g}"
+    solution = None if outcome.values is None else program.decode(outcome.values)
+    if solution is None:
+        problem = f"{outcome.termination.value} without a solution for k = {k}, coverage {coverage:g}"
         error = TooFew if outcome.termination is Termination.INFEASIBLE else QueryError
-        raise error(f"{backend}: {stopped}; method exact says which k would do. {outcome.message}".strip())
-    lower = found.cost if outcome.termination is Termination.OPTIMAL else program.lower_bound(outcome.dual_bound)
-    chosen = instance.columns[found.chosen]
-    return Centers(chosen=chosen, cost=found.cost, lower=min(lower, found.cost), proved=False, steps=1, outcome=outcome)
+        raise error(f"{backend}: {problem}; method exact says which k would do. {outcome.message}".strip())
+    lower = solution.cost if outcome.termination is Termination.OPTIMAL else program.lower_bound(outcome.dual_bound)
+    chosen = instance.columns[solution.chosen]
+    return Centers(chosen=chosen, cost=solution.cost, lower=min(lower, solution.cost), proved=False, steps=1, outcome=outcome)

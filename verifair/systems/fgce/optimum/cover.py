@@ -59,15 +59,15 @@ class SetSystem:
         count = filled = 0
         for covers, names in zip(blocks, nodes, strict=True):
             kinds, same = distinct(covers)
-            some = covers[kinds].any(axis=1)
-            table = covers[kinds[some]]
+            covered = covers[kinds].any(axis=1)
+            table = covers[kinds[covered]]
             columns = undominated(table)
             column, row = np.nonzero(table[:, columns].T)  # column by column, as CSC has them
             ends.append(filled + np.cumsum(np.bincount(column, minlength=len(columns))))
             rows.append(count + row)
-            weights.append(np.bincount(same)[some])
+            weights.append(np.bincount(same)[covered])
             kept.append(names[columns])
-            sames.append(np.where(some, count + np.cumsum(some) - 1, -1)[same])
+            sames.append(np.where(covered, count + np.cumsum(covered) - 1, -1)[same])
             count, filled = count + len(table), filled + len(row)
         index = np.concatenate(rows)
         entries = np.ones(len(index), dtype=bool), index, np.concatenate(ends)
@@ -115,8 +115,8 @@ def greedy(system: SetSystem, k: int) -> list[int]:
     heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < k:
-        gain, j, asked = heapq.heappop(heap)
-        if asked < len(chosen):  # a gain of an earlier round, now an upper bound
+        gain, j, computed_at = heapq.heappop(heap)
+        if computed_at < len(chosen):  # a gain of an earlier round, now an upper bound
             heapq.heappush(heap, (-system.gain(j, covered), j, len(chosen)))
             continue
         if gain == 0:

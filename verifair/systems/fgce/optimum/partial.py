@@ -46,14 +46,14 @@ class PartialSearch:
     def run(self, deadline: float) -> int:
         """Search until the enclosure is a point or time is up; return an upper bound on the number that k candidates cover at any
         cost."""
-        most = self._reachable(deadline)
-        if most < self.count:
-            return most
+        max_covered = self._reachable(deadline)
+        if max_covered < self.count:
+            return max_covered
         for branches in (*ROUNDS, None):
             self._round(branches, deadline)
             if self._done(deadline):
                 break
-        return most
+        return max_covered
 
     def _reachable(self, deadline: float) -> int:
         """Return a bound on what k candidates cover at any cost; at least `count` if they cover that many, or time was up."""
@@ -61,7 +61,7 @@ class PartialSearch:
         search = CoverSearch(system.covers, system.weights, greedy(system, self.k), self.k, self.count)
         search.run(deadline, None)
         if search.covered >= self.count:
-            self._found(system.nodes[search.chosen])
+            self._improve(system.nodes[search.chosen])
         return search.bound
 
     def _done(self, deadline: float) -> bool:
@@ -70,43 +70,43 @@ class PartialSearch:
     def _round(self, branches: int | None, deadline: float) -> None:
         """Ask with this number of branches: first the cost next below the best choice, then costs halfway between known and open
         ones."""
-        first = branches == ROUNDS[0]
-        if not first:
-            while not self._done(deadline) and self._asked(self._below(self.upper), branches, deadline) is True:
+        is_first = branches == ROUNDS[0]
+        if not is_first:
+            while not self._done(deadline) and self._ask(self._below(self.upper), branches, deadline) is True:
                 pass
         low, high = self.upper, self.lower  # the least and the largest open cost
         halved = 0
-        while not self._done(deadline) and (first or halved < HALVED):
+        while not self._done(deadline) and (is_first or halved < HALVED):
             halved += 1
             cost = self._between(self.lower, min(low, self.upper))
-            if cost is None and first:
+            if cost is None and is_first:
                 cost = self._between(max(float(np.nextafter(high, np.inf)), self.lower), self.upper)
             if cost is None:
                 return
-            if self._asked(cost, branches, deadline) is None:
+            if self._ask(cost, branches, deadline) is None:
                 low, high = min(low, cost), max(high, cost)
 
-    def _asked(self, cost: float, branches: int | None, deadline: float) -> bool | None:
+    def _ask(self, cost: float, branches: int | None, deadline: float) -> bool | None:
         """Return True if k candidates cover `count` at this cost, None if it stays open; update the bounds."""
         self.steps += 1
-        columns = next(kept for limit, kept in reversed(self.useful) if limit >= cost)
+        columns = next(useful for limit, useful in reversed(self.useful) if limit >= cost)
         blocks = self.instance.blocks
-        near = [within(block.cost if len(own) == len(block.candidates) else block.cost[:, own], cost)
-                for block, own in zip(blocks, columns, strict=True)]
-        system = SetSystem.of(near, [block.candidates[own] for block, own in zip(blocks, columns, strict=True)])
+        near = [within(block.cost if len(index) == len(block.candidates) else block.cost[:, index], cost)
+                for block, index in zip(blocks, columns, strict=True)]
+        system = SetSystem.of(near, [block.candidates[index] for block, index in zip(blocks, columns, strict=True)])
         if int(system.weights.sum()) < self.count:
             self.lower = max(self.lower, self._above(cost))
             return False
-        some = system.same >= 0
+        in_system = system.same >= 0
         multipliers = np.zeros(len(system.weights))
-        np.add.at(multipliers, system.same[some], self.rates[some])
+        np.add.at(multipliers, system.same[in_system], self.rates[in_system])
         search = CoverSearch(system.covers, system.weights, greedy(system, self.k), self.k, self.count, multipliers)
         search.run(deadline, branches)
         if search.root is not None:
-            self.rates[some] = np.ldexp(search.priced / system.weights, -UNIT)[system.same[some]]
+            self.rates[in_system] = np.ldexp(search.priced / system.weights, -UNIT)[system.same[in_system]]
             self._keep(cost, near, columns, system, search)
         if search.covered >= self.count:
-            self._found(system.nodes[search.chosen])
+            self._improve(system.nodes[search.chosen])
             return True
         if search.bound < self.count:
             self.lower = max(self.lower, self._above(cost))
@@ -125,22 +125,22 @@ class PartialSearch:
         if root is None or root.bound < self.count:
             return
         first = np.zeros(self.instance.size, dtype=bool)  # one factual for each row of the system
-        rows, place = np.unique(system.same, return_index=True)
-        first[place[rows >= 0]] = True
+        rows, position = np.unique(system.same, return_index=True)
+        first[position[rows >= 0]] = True
         start, kept = 0, []
-        for table, own in zip(near, columns, strict=True):
-            one = np.flatnonzero(first[start : start + len(table)])
-            units = search.priced[system.same[start + one]].astype(np.float64)  # whole numbers with sums below 2^53: exact
-            parts = [units @ table[one][:, part] for part in np.array_split(np.arange(len(own)), len(own) // WIDE + 1)]
-            kept.append(own[root.forced(np.concatenate(parts).astype(np.int64)) >= self.count])
+        for table, column in zip(near, columns, strict=True):
+            index = np.flatnonzero(first[start : start + len(table)])
+            units = search.priced[system.same[start + index]].astype(np.float64)  # whole numbers with sums below 2^53: exact
+            parts = [units @ table[index][:, part] for part in np.array_split(np.arange(len(column)), len(column) // WIDE + 1)]
+            kept.append(column[root.forced(np.concatenate(parts).astype(np.int64)) >= self.count])
             start += len(table)
         if cost < self.upper:
-            others = [(limit, old) for limit, old in self.useful if limit != cost]
-            self.useful = sorted([*others, (cost, kept)], key=lambda one: -one[0])
+            earlier = [(limit, old) for limit, old in self.useful if limit != cost]
+            self.useful = sorted([*earlier, (cost, kept)], key=lambda entry: -entry[0])
 
-    def _found(self, chosen: Integers) -> None:
-        paid = self.instance.to(chosen).min(axis=1)
-        cost = float(np.partition(paid, self.count - 1)[self.count - 1])
+    def _improve(self, chosen: Integers) -> None:
+        costs = self.instance.to(chosen).min(axis=1)
+        cost = float(np.partition(costs, self.count - 1)[self.count - 1])
         if cost < self.upper:
             self.upper, self.chosen = cost, chosen
 

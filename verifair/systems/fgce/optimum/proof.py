@@ -89,18 +89,18 @@ def steps(near: Booleans, k: int, target: int, deadline: float) -> tuple[list[tu
     search.run(deadline, None)
     if search.open or search.covered >= target or search.steps is None:
         return None
-    left = np.setdiff1d(np.flatnonzero(near.any(axis=0)), system.nodes)
-    some = near[:, system.nodes].astype(np.float32)
-    inside = near[:, left].astype(np.float32).T @ some >= near[:, left].sum(axis=0)[:, None]
-    contained = list(zip(left.tolist(), system.nodes[inside.argmax(axis=1)].tolist(), strict=True))
+    others = np.setdiff1d(np.flatnonzero(near.any(axis=0)), system.nodes)
+    members = near[:, system.nodes].astype(np.float32)
+    inside = near[:, others].astype(np.float32).T @ members >= near[:, others].sum(axis=0)[:, None]
+    contained = list(zip(others.tolist(), system.nodes[inside.argmax(axis=1)].tolist(), strict=True))
     # A row of the system stands for several factuals: its multiplier is split among them, at most one unit for each.
-    before = np.zeros(len(near), dtype=np.int64)
+    offset = np.zeros(len(near), dtype=np.int64)
     for row in range(len(system.weights)):
-        own = np.flatnonzero(system.same == row)
-        before[own] = np.arange(len(own)) << UNIT
-    met = system.same >= 0
-    out = []
+        factuals = np.flatnonzero(system.same == row)
+        offset[factuals] = np.arange(len(factuals)) << UNIT
+    covered = system.same >= 0
+    result = []
     for step in search.steps:
-        units = np.where(met, np.clip(step.multipliers[system.same] - before, 0, 1 << UNIT), 0)
-        out.append(Step(multipliers=units.tolist(), split=step.split if step.split < 0 else int(system.nodes[step.split])))
-    return contained, out
+        units = np.where(covered, np.clip(step.multipliers[system.same] - offset, 0, 1 << UNIT), 0)
+        result.append(Step(multipliers=units.tolist(), split=step.split if step.split < 0 else int(system.nodes[step.split])))
+    return contained, result

@@ -70,20 +70,20 @@ class Branch:
         """Return the branch with these columns only, without rows that none of them covers; equal rows and contained columns are
         merged each time a fifth of the columns is gone."""
         covers = sp.csc_array(self.covers[:, np.flatnonzero(keep)])
-        left = replace(self, covers=covers, columns=self.columns[keep])
-        left = left._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
-        return left._compared() if covers.shape[1] < AGAIN * self.merged else left
+        result = replace(self, covers=covers, columns=self.columns[keep])
+        result = result._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
+        return result._compared() if covers.shape[1] < AGAIN * self.merged else result
 
-    def _rows(self, some: Booleans) -> Branch:
-        if some.all():
+    def _rows(self, keep: Booleans) -> Branch:
+        if keep.all():
             return self
-        place = np.cumsum(some) - 1
+        position = np.cumsum(keep) - 1
         old = self.covers
-        stays = some[old.indices]
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stays)])[old.indptr]
-        covers = sp.csc_array((old.data[stays], place[old.indices[stays]], ends), shape=(int(some.sum()), old.shape[1]))
+        kept = keep[old.indices]
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])[old.indptr]
+        covers = sp.csc_array((old.data[kept], position[old.indices[kept]], ends), shape=(int(keep.sum()), old.shape[1]))
         return replace(
-            self, covers=covers, weights=self.weights[some], rows=self.rows[some], multipliers=self.multipliers[some]
+            self, covers=covers, weights=self.weights[keep], rows=self.rows[keep], multipliers=self.multipliers[keep]
         )
 
     def _compared(self) -> Branch:
@@ -107,8 +107,8 @@ class Branch:
         covered = np.zeros(len(self.weights), dtype=bool)
         covered[self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]]] = True
         gain = int(self.weights[covered].sum())
-        rest = replace(self, inside=(*self.inside, int(self.columns[j])), sure=self.sure + gain, k=self.k - 1)._rows(~covered)
-        return rest.reduced(np.diff(rest.covers.indptr) > 0)
+        result = replace(self, inside=(*self.inside, int(self.columns[j])), sure=self.sure + gain, k=self.k - 1)._rows(~covered)
+        return result.reduced(np.diff(result.covers.indptr) > 0)
 
 
 CLOSED, AGAIN_PRICED = -1, -2
@@ -162,10 +162,10 @@ class CoverSearch:
     def bound(self) -> int:
         return max([self.covered, self.closed, *(branch.bound for branch in self.open)])
 
-    def run(self, deadline: float, most: int | None) -> None:
+    def run(self, deadline: float, max_nodes: int | None) -> None:
         """Search until all branches are closed, the target is met, or time or branches are up. May be called again."""
         while self.open and self.covered < self.enough:
-            if clock.now() >= deadline or (most is not None and self.nodes >= most):
+            if clock.now() >= deadline or (max_nodes is not None and self.nodes >= max_nodes):
                 return
             self._branch(self.open.pop(), deadline)
 
@@ -180,76 +180,76 @@ class CoverSearch:
         if self._hopeless(branch.bound):
             return
         self._offer(branch.inside)
-        first = self.nodes == 1
-        size, usual = 0, np.empty(0)
+        is_first = self.nodes == 1
+        size, frequency = 0, np.empty(0)
         while branch.k > 0 and len(branch.columns) and len(branch.weights):
             size = len(branch.columns)
-            branch, usual, closed = self._priced(branch, 1.0 if first and self.root is None else 0.4, deadline)
+            branch, frequency, closed = self._priced(branch, 1.0 if is_first and self.root is None else 0.4, deadline)
             if closed:
                 return
-            self._tried(branch, usual, exchange=self.nodes % EXCHANGED == 1)
+            self._try_choices(branch, frequency, exchange=self.nodes % EXCHANGED == 1)
             if self.covered >= self.enough:
                 self.open.append(branch)  # kept open: the search ends, but its bound counts
                 return
             if len(branch.columns) > AGAIN * size or clock.now() >= deadline:
                 break
-            self._followed_by(AGAIN_PRICED)
+            self._record_split(AGAIN_PRICED)
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
             if self.steps is not None:
-                self._followed_by(AGAIN_PRICED, only=size > 0)
+                self._record_split(AGAIN_PRICED, condition=size > 0)
                 self.steps.append(Step(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
         if self.steps is None and branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
-            found = _relaxed(branch, deadline)
-            if found is not None:
-                branch, usual = replace(branch, bound=min(branch.bound, found[0])), found[1]
-                self._tried(branch, usual, exchange=False)
+            relaxed = _relaxed(branch, deadline)
+            if relaxed is not None:
+                branch, frequency = replace(branch, bound=min(branch.bound, relaxed[0])), relaxed[1]
+                self._try_choices(branch, frequency, exchange=False)
         if self._hopeless(branch.bound):
             return
-        j = int(np.argmin(np.abs(usual - 0.5)))
-        self._followed_by(int(branch.columns[j]))
+        j = int(np.argmin(np.abs(frequency - 0.5)))
+        self._record_split(int(branch.columns[j]))
         self.open += [branch.without(j), branch.within(j)]
 
-    def _followed_by(self, split: int, *, only: bool = True) -> None:
+    def _record_split(self, split: int, *, condition: bool = True) -> None:
         """Record the step that follows the last bound."""
-        if self.steps and only:
+        if self.steps and condition:
             self.steps[-1].split = split
 
     def _priced(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
         """Return the branch with better multipliers and without useless columns, how often each of its columns was among the k best
         (C,), and whether it is closed."""
-        best, usual = _descended(branch, self._goal - branch.sure, scale, deadline)
-        whole = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
+        best, frequency = _descended(branch, self._goal - branch.sure, scale, deadline)
+        multipliers = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
         covers = branch.covers
-        found = column_bounds(covers, branch.weights, whole, branch.k)
+        bounds = column_bounds(covers, branch.weights, multipliers, branch.k)
         if self.root is None:
-            self.root, self.priced = found, whole
+            self.root, self.priced = bounds, multipliers
         if self.steps is not None:
             units = np.zeros(len(self.weights), dtype=np.int64)
-            units[branch.rows] = whole
+            units[branch.rows] = multipliers
             self.steps.append(Step(multipliers=units))
-        branch = replace(branch, bound=min(branch.bound, branch.sure + found.bound), multipliers=best)
+        branch = replace(branch, bound=min(branch.bound, branch.sure + bounds.bound), multipliers=best)
         if self._hopeless(branch.bound):
-            return branch, usual, True
-        forced = branch.sure + found.forced()
+            return branch, frequency, True
+        forced = branch.sure + bounds.forced()
         keep = forced > self._goal
         if not keep.all():
             self.closed = max(self.closed, int(forced[~keep].max()))
         numbers = branch.columns
         branch = branch.reduced(keep)
-        return branch, usual[np.searchsorted(numbers, branch.columns)], False
+        return branch, frequency[np.searchsorted(numbers, branch.columns)], False
 
-    def _tried(self, branch: Branch, usual: Array, *, exchange: bool) -> None:
+    def _try_choices(self, branch: Branch, frequency: Array, *, exchange: bool) -> None:
         """Try the columns that are usually among the best and, with `exchange`, the choice improved by exchanging them one by
         one."""
         k = min(branch.k, len(branch.columns))
-        order = np.argsort(-usual, kind="stable")
+        order = np.argsort(-frequency, kind="stable")
         self._offer([*branch.inside, *branch.columns[order[:k]].tolist()])
         if exchange:
             pool = np.sort(order[: max(DENSE // len(branch.weights), k)])
             table = branch.covers[:, pool].toarray().astype(np.float32)
-            found = exchanged(table, branch.weights, np.searchsorted(pool, order[:k]).tolist())
-            self._offer([*branch.inside, *branch.columns[pool[found]].tolist()])
+            improved = exchanged(table, branch.weights, np.searchsorted(pool, order[:k]).tolist())
+            self._offer([*branch.inside, *branch.columns[pool[improved]].tolist()])
 
     def _hopeless(self, bound: int) -> bool:
         """Return True if a branch with this bound is useless; then it counts as closed."""
@@ -285,71 +285,71 @@ def undominated(table: Booleans) -> Integers:
     first = first[size > 0]
     if len(first) > DOMINATED:
         return np.asarray(first)
-    some = table[:, first].astype(np.float32)  # sums of fewer than 2^24 ones are exact
-    size = some.sum(axis=0)
-    contained = (some.T @ some >= size[:, None]) & (size[:, None] < size[None, :])
+    candidates = table[:, first].astype(np.float32)  # sums of fewer than 2^24 ones are exact
+    size = candidates.sum(axis=0)
+    contained = (candidates.T @ candidates >= size[:, None]) & (size[:, None] < size[None, :])
     return np.asarray(first[~contained.any(axis=1)])
 
 
 def exchanged(table: Array, weights: Integers, chosen: Sequence[int]) -> list[int]:
     """Return the chosen columns of a table (R, C) of float32 zeros and ones, improved by the best exchange of one until none
     gains."""
-    found = list(chosen)
+    current = list(chosen)
     while True:
-        count = table[:, found].sum(axis=1)
-        only = np.stack([np.where(count <= table[:, j], weights, 0) for j in found]).astype(np.float32)  # uncovered without j
-        value = only @ table + (weights.sum() - only.sum(axis=1, dtype=np.float64))[:, None]
-        clock.spend(only.size * table.shape[1])
-        out, into = np.unravel_index(value.argmax(), value.shape)
-        if value[out, into] <= weights[count > 0].sum():
-            return found
-        found[out] = int(into)
+        count = table[:, current].sum(axis=1)
+        unique = np.stack([np.where(count <= table[:, j], weights, 0) for j in current]).astype(np.float32)  # uncovered without j
+        values = unique @ table + (weights.sum() - unique.sum(axis=1, dtype=np.float64))[:, None]
+        clock.spend(unique.size * table.shape[1])
+        removed, added = np.unravel_index(values.argmax(), values.shape)
+        if values[removed, added] <= weights[count > 0].sum():
+            return current
+        current[removed] = int(added)
 
 
 def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tuple[Array, Array]:
     """Return multipliers (R,) with a low bound, by subgradient steps that stop once the bound is at most `goal`, or they stall; and
     how often each column was among the k best (C,), late steps counting more."""
     covers, k = branch.covers, branch.k
-    most = branch.weights.astype(np.float64)
-    current = best = np.clip(branch.multipliers, 0.0, most)
-    least, idle, finest = np.inf, 0, FINEST * scale
-    often, direction = np.zeros(covers.shape[1]), np.zeros(len(most))
-    back = covers.T
+    weights = branch.weights.astype(np.float64)
+    current = best = np.clip(branch.multipliers, 0.0, weights)
+    lowest, idle, finest = np.inf, 0, FINEST * scale
+    frequency, direction = np.zeros(covers.shape[1]), np.zeros(len(weights))
+    transposed = covers.T
     for _ in range(STEPS):
         clock.spend(4 * covers.nnz + 200_000)
-        gathered = back @ current
-        top = np.argpartition(-gathered, k - 1)[:k] if k < len(gathered) else np.arange(len(gathered))
-        value = float((most - current).sum() + gathered[top].sum())
-        if value < least - 1e-6 * max(abs(value), 1.0):
-            least, best, idle = value, current, 0
+        sums = transposed @ current
+        best_columns = np.argpartition(-sums, k - 1)[:k] if k < len(sums) else np.arange(len(sums))
+        value = float((weights - current).sum() + sums[best_columns].sum())
+        if value < lowest - 1e-6 * max(abs(value), 1.0):
+            lowest, best, idle = value, current, 0
         else:
             idle += 1
-        often *= 0.95
-        often[top] += 0.05
-        if least < goal + 1 or scale < finest or clock.now() >= deadline:
+        frequency *= 0.95
+        frequency[best_columns] += 0.05
+        if lowest < goal + 1 or scale < finest or clock.now() >= deadline:
             break
         if idle >= PATIENCE:
-            scale, idle, current, direction = scale / 2, 0, best, np.zeros(len(most))
+            scale, idle, current, direction = scale / 2, 0, best, np.zeros(len(weights))
             continue
-        met = np.concatenate([covers.indices[covers.indptr[j] : covers.indptr[j + 1]] for j in top])
-        slope = np.bincount(met, minlength=len(most)) - 1.0
+        rows = np.concatenate([covers.indices[covers.indptr[j] : covers.indptr[j + 1]] for j in best_columns])
+        slope = np.bincount(rows, minlength=len(weights)) - 1.0
         slope[(current <= 0) & (slope > 0)] = 0.0  # cannot go lower
-        slope[(current >= most) & (slope < 0)] = 0.0
+        slope[(current >= weights) & (slope < 0)] = 0.0
         direction = DEFLECTED * direction + (1 - DEFLECTED) * slope
         size = float(direction @ direction)
         if size == 0.0:
             break
-        current = np.clip(current - scale * (value - goal) / size * direction, 0.0, most)
-    return best, often
+        current = np.clip(current - scale * (value - goal) / size * direction, 0.0, weights)
+    return best, frequency
 
 
 def _relaxed(branch: Branch, deadline: float) -> tuple[int, Array] | None:
     """Return a proved bound of a branch from its LP's duals, and the LP's point (C,); None when it was not solved."""
-    left = deadline - clock.now()
-    if left <= 0:
+    seconds = deadline - clock.now()
+    if seconds <= 0:
         return None
     program = max_coverage(branch.covers.astype(bool), branch.weights, k=branch.k)
-    outcome = solve(program.program, backend="highs", budget=Budget(seconds=left), relax_integrality=True)
+    outcome = solve(program.program, backend="highs", budget=Budget(seconds=seconds), relax_integrality=True)
     if outcome.limit is Limit.INTERRUPTED:  # Ctrl-C reached the solver and is meant for the whole process
         raise KeyboardInterrupt
     if outcome.values is None or outcome.duals is None:
