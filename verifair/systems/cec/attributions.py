@@ -55,8 +55,8 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
                 f"steps = {settings.steps}: a tree ensemble is piecewise constant, so its reasons are Shapley values, which are "
                 "exact and have no steps; leave steps out"
             )
-        of = " of the favourable classes' mean score less that of the others" if isinstance(model, ComparedTrees) else ""
-        return f"interventional Shapley values{of}, exact, against everybody of the person's own group and outcome"
+        target = " of the favourable classes' mean score less that of the others" if isinstance(model, ComparedTrees) else ""
+        return f"interventional Shapley values{target}, exact, against everybody of the person's own group and outcome"
     if settings.steps != "exact":
         return f"integrated gradients, {settings.steps}-step Riemann sum"
     smooth = isinstance(model, Network) and not model.piecewise_linear
@@ -64,33 +64,33 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
 
 
 def attributed(
-    model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
+    model: Model, reference: Reference, people: People, person: Integers, row: Integers, settings: CecSettings,
     attribution: Attribution | None, *, threads: int, progress: Progress | None, has: Callable[[Integers], bool],
 ) -> Iterator[tuple[Integers, ExplainedPairs]]:
     """Yield the positions of some pairs and their explanations, until all pairs are done; without g where `has` says so.
 
-    who: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
+    person: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
     people of the person's label and group.   progress(done, total) counts pairs.   has(pairs): True if their explanations are known
     already. Raises QueryError for an attribution that does not return a finite number for each column of each row.
     """
     explain, done = _explainer(model, reference, settings, attribution, threads), 0
-    cell = made(len(who), np.int64, lambda part: people.labels[who[part]] * len(people.names) + people.groups[who[part]])
+    cell = made(len(person), np.int64, lambda part: people.labels[person[part]] * len(people.names) + people.groups[person[part]])
     for number in np.flatnonzero(np.bincount(cell)):
         label, group = divmod(int(number), len(people.names))
         of_cell = explain(label, group)
         parts = list(_parts(np.flatnonzero(cell == number), model, settings))
-        left = {int(pairs[0]) for pairs in parts if not has(pairs)}
-        some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in left)
-        given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # a user's own runs here
+        pending = {int(pairs[0]) for pairs in parts if not has(pairs)}
+        inputs = ((_inputs(reference, people, person[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in pending)
+        results = starmap(of_cell, inputs) if attribution else in_order(Shared(value=of_cell), inputs, 1)  # a user's own runs here
         for pairs in parts:
-            found = NOBODY
-            if pairs[0] in left:
-                found = _inputs(reference, people, who[pairs], row[pairs])
-                found = replace(found, g=_checked(next(given), found.x.shape))
-            yield pairs, found
+            explained = NOBODY
+            if pairs[0] in pending:
+                explained = _inputs(reference, people, person[pairs], row[pairs])
+                explained = replace(explained, g=_checked(next(results), explained.x.shape))
+            yield pairs, explained
             done += len(pairs)
             if progress is not None:
-                progress(done, len(who))
+                progress(done, len(person))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,8 +110,8 @@ class ExplainedPairs:
 NOBODY = ExplainedPairs(x=np.empty((0, 0)), own=np.empty(0, np.int64), other=np.empty(0, np.int64))
 
 
-def _inputs(reference: Reference, people: People, who: Integers, row: Integers) -> ExplainedPairs:
-    (persons, own), (counterparts, other) = (np.unique(rows, return_inverse=True) for rows in (who, row))
+def _inputs(reference: Reference, people: People, person: Integers, row: Integers) -> ExplainedPairs:
+    (persons, own), (counterparts, other) = (np.unique(rows, return_inverse=True) for rows in (person, row))
     x = np.concatenate([people.inputs(persons), reference.people.inputs(counterparts)])
     return ExplainedPairs(x=x, own=own, other=len(persons) + other)
 
@@ -138,9 +138,9 @@ def _explainer(
 
     def shapley(x: Array, background: Array) -> Array:
         trees, margin = _scores(model)
-        found = np.zeros_like(x)
-        found[:, first] = shapley_values(trees, margin, owner.reshape(-1), x, background)
-        return found
+        values = np.zeros_like(x)
+        values[:, first] = shapley_values(trees, margin, owner.reshape(-1), x, background)
+        return values
 
     return lambda label, group: partial(_from_all, attribution or shapley, reference.background(label, group))
 
@@ -164,9 +164,9 @@ def _from_mean(network: Network, mean: Array, steps: int | None, threads: int, x
     return explanations(network, x, np.tile(mean, (len(x), 1)), steps, threads=threads)
 
 
-def _checked(found: Any, shape: tuple[int, int]) -> Array:
-    values = np.asarray(found)
+def _checked(result: Any, shape: tuple[int, int]) -> Array:
+    values = np.asarray(result)
     if values.shape != shape or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        what = f"an array of shape {values.shape} and type {values.dtype}"
-        raise QueryError(f"attribution: gave {what} for {shape[0]} rows; expected finite numbers of shape {shape}, one a column")
+        problem = f"an array of shape {values.shape} and type {values.dtype}"
+        raise QueryError(f"attribution: gave {problem} for {shape[0]} rows; expected finite numbers of shape {shape}, one a column")
     return values.astype(np.float64)

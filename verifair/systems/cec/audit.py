@@ -142,11 +142,11 @@ def _measured(
     """Return the audit of some pairs, both of a pair explained from the person's baseline."""
     method = words_of(network, settings, attribution)
     matched = matches.matched
-    who, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
+    person, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
     parts = parts if attribution is None else UNKEPT  # a user's function cannot be the key of stored results
-    asked = parts.question(
+    question = parts.question(
         "attributions", network.source_sha256, network.output, repr(network.decision), settings.steps, keep, *people.determines,
-        *reference.determines, who, row,
+        *reference.determines, person, row,
     )
     scores = _Scores.of(people, len(matched), keep)
 
@@ -154,17 +154,17 @@ def _measured(
         return f"{pairs[0]}+{len(pairs)}"
 
     def has(pairs: Integers) -> bool:
-        return parts.has(asked, place(pairs))
+        return parts.has(question, place(pairs))
 
-    def explained(found: ExplainedPairs) -> Arrays:
-        decision, probable = decisions(network, found.x), probability(network, found.x)
+    def explained(batch: ExplainedPairs) -> Arrays:
+        decision, probable = decisions(network, batch.x), probability(network, batch.x)
         return scores.made(*(
-            Explanations(g=found.g[side], decision=decision[side], probability=probable[side]) for side in (found.own, found.other)
+            Explanations(g=batch.g[side], decision=decision[side], probability=probable[side]) for side in (batch.own, batch.other)
         ))
 
-    how: dict[str, Any] = {"threads": threads, "progress": progress, "has": has}
-    for pairs, found in attributed(network, reference, people, who, row, settings, attribution, **how):
-        scores.put(pairs, parts.part(asked, place(pairs), scores.like(len(pairs)), partial(explained, found)))
+    options: dict[str, Any] = {"threads": threads, "progress": progress, "has": has}
+    for pairs, found in attributed(network, reference, people, person, row, settings, attribution, **options):
+        scores.put(pairs, parts.part(question, place(pairs), scores.like(len(pairs)), partial(explained, found)))
     return scores.audit(matches, threshold=settings.threshold, method=method, seed=matches.seed)
 
 
@@ -176,8 +176,8 @@ def scored(
     network.   keep: the attributions by feature.
     """
     scores = _Scores.of(people, len(matches.matched), keep)
-    for some, own, other in chunks:
-        scores.put(some, scores.made(own, other))
+    for positions, own, other in chunks:
+        scores.put(positions, scores.made(own, other))
     return scores.audit(matches, threshold=threshold, method=method, seed=seed)
 
 
@@ -200,44 +200,44 @@ class _Scores:
         columns = dict.fromkeys(
             ("score", "length", "length_tilde", "decision", "decision_tilde", "probability", "probability_tilde", "silent"), 1
         ) | {"most": min(variables, 2)} | (dict.fromkeys(("g", "g_tilde"), variables) if keep else {})
-        sides = {name: Aside.of(pairs, wide, KINDS.get(name, np.float64)) for name, wide in columns.items()}
+        sides = {name: Aside.of(pairs, width, KINDS.get(name, np.float64)) for name, width in columns.items()}
         return cls(people=people, first=np.unique(people.features, return_index=True)[1], sides=sides, parts=np.zeros(variables))
 
     def like(self, pairs: int) -> Arrays:
         """Return arrays of the shapes and types of `made`."""
-        return self.parts, *(np.empty((pairs, *one.values.shape[1:]), one.values.dtype) for one in self.sides.values())
+        return self.parts, *(np.empty((pairs, *side.values.shape[1:]), side.values.dtype) for side in self.sides.values())
 
     def made(self, own: Explanations, other: Explanations) -> Arrays:
         """Return the sums of the parts, and the sides in their order."""
         part = np.add.reduceat(contributions(own.g, other.g), self.first, axis=1)
-        found = {
+        results = {
             "score": cec_score(own.g, other.g), "length": norm(own.g), "length_tilde": norm(other.g),
             "most": np.argsort(-part, axis=1, kind="stable")[:, :2], "silent": np.abs(own.g).max(axis=1) < SILENT,
             "decision": own.decision, "decision_tilde": other.decision, "probability": own.probability,
             "probability_tilde": other.probability,
         }
         if "g" in self.sides:
-            found |= {"g": np.add.reduceat(own.g, self.first, axis=1), "g_tilde": np.add.reduceat(other.g, self.first, axis=1)}
-        return part.sum(axis=0), *(found[name] for name in self.sides)
+            results |= {"g": np.add.reduceat(own.g, self.first, axis=1), "g_tilde": np.add.reduceat(other.g, self.first, axis=1)}
+        return part.sum(axis=0), *(results[name] for name in self.sides)
 
-    def put(self, some: Integers | slice, made: Arrays) -> None:
+    def put(self, positions: Integers | slice, results: Arrays) -> None:
         """Store the results of some pairs."""
-        self.parts[:] += made[0]
-        for side, values in zip(self.sides.values(), made[1:], strict=True):
-            side.put(some, values)
+        self.parts[:] += results[0]
+        for side, values in zip(self.sides.values(), results[1:], strict=True):
+            side.put(positions, values)
 
     def audit(self, matches: Matches, *, threshold: float, method: str, seed: int | None) -> ComparedPairs:
         """Return the audit of all pairs."""
         pair = matches.matched
-        found: dict[str, Any] = {
-            name: one.values if name in ("g", "g_tilde", "most") else one.column for name, one in self.sides.items()
+        results: dict[str, Any] = {
+            name: side.values if name in ("g", "g_tilde", "most") else side.column for name, side in self.sides.items()
         }
-        none = np.empty((0, len(self.parts)))
+        empty = np.empty((0, len(self.parts)))
         return ComparedPairs(
-            kind="explanation consistency", value=float(found["score"].mean()) if len(pair) else float("nan"), method=method,
+            kind="explanation consistency", value=float(results["score"].mean()) if len(pair) else float("nan"), method=method,
             seed=seed, details={"pairs": len(matches.row), "matched": len(pair), "threshold": threshold, "tau": matches.tau},
             people=self.people, matches=matches, pair=pair, parts=self.parts / max(len(pair), 1), threshold=threshold,
-            **({"g": none, "g_tilde": none} | found),
+            **({"g": empty, "g_tilde": empty} | results),
         )
 
 

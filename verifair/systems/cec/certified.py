@@ -129,8 +129,8 @@ class _Pair:
 
     def close(self, node: int, bound: float, *slices: int) -> None:
         """Record that a node is proved with this bound of the score.   slices: of the paths to its two parts."""
-        own = np.flatnonzero(np.array(slices) != SLICES)
-        self.tree.multipliers[node] = own, np.array(slices, dtype=float)[own]
+        index = np.flatnonzero(np.array(slices) != SLICES)
+        self.tree.multipliers[node] = index, np.array(slices, dtype=float)[index]
         self.bound = max(self.bound, bound)
 
 
@@ -152,12 +152,12 @@ def certify_consistency(
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("values", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
-    found, schema = schema.settled(read_network(network, "cec --certify"))
-    network = layered(schema.judges(found), "cec --certify")
+    model, schema = schema.settled(read_network(network, "cec --certify"))
+    network = layered(schema.judges(model), "cec --certify")
     network.require_piecewise_linear("certified explanation consistency")
     started = clock.now()
     deadline = Deadline.after(np.inf if budget is None else budget.seconds)
-    most = NODES if budget is None or budget.nodes is None else budget.nodes
+    max_boxes = NODES if budget is None or budget.nodes is None else budget.nodes
     candidates = np.flatnonzero(audit.regime == "A")
     baseline = reference.baseline(people)
     raw, other = raw_rows(schema, people.x), raw_rows(schema, reference.people.x)
@@ -165,16 +165,16 @@ def certify_consistency(
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
     trees: dict[int, Tree] = {}
     reason[candidates] = TIME
-    least, done = SECONDS_A_SLICE * 2 * SLICES * network.work, 0
-    common = Shared(value=_Common(network=network, schema=schema, threshold=audit.threshold, most=most))
+    seconds_needed, done = SECONDS_A_SLICE * 2 * SLICES * network.work, 0
+    common = Shared(value=_Common(network=network, schema=schema, threshold=audit.threshold, most=max_boxes))
 
     def batches() -> Iterator[Task]:
-        at = 0
-        while at < len(candidates) and deadline.left() > least:
-            part = candidates[at : at + max(1, int(min(PAIRS, SHARE * deadline.left() / least)))]
-            at += len(part)
-            near = boxes(schema, raw[audit.individual[part]], delta), boxes(schema, other[audit.counterpart[part]], delta)
-            yield delayed(_settled)(common, part, baseline[audit.individual[part]], near, deadline)
+        start = 0
+        while start < len(candidates) and deadline.left() > seconds_needed:
+            part = candidates[start : start + max(1, int(min(PAIRS, SHARE * deadline.left() / seconds_needed)))]
+            start += len(part)
+            regions = boxes(schema, raw[audit.individual[part]], delta), boxes(schema, other[audit.counterpart[part]], delta)
+            yield delayed(_settled)(common, part, baseline[audit.individual[part]], regions, deadline)
 
     for part, settled in as_done(batches(), jobs):
         for k, pair in zip(part.tolist(), settled, strict=True):
@@ -199,22 +199,22 @@ def _certificate(
 
     pairs: (M, V) rows and counterparts, (M, n_0) baselines.   candidates: pairs in regime A.   tried: (M,) with bounded boxes.
     """
-    same = np.unique(np.column_stack(pairs)[candidates], axis=0, return_inverse=True)[1].reshape(-1)
+    identity = np.unique(np.column_stack(pairs)[candidates], axis=0, return_inverse=True)[1].reshape(-1)
     certified = np.isin(candidates, list(trees))
-    sure, first = np.unique(same[certified], return_index=True)
-    left = np.setdiff1d(same, sure)
-    late = np.setdiff1d(left, same[tried[candidates]])
+    proved_identity, first = np.unique(identity[certified], return_index=True)
+    unproved = np.setdiff1d(identity, proved_identity)
+    not_reached = np.setdiff1d(unproved, identity[tried[candidates]])
     proved = np.sort(candidates[certified][first])
-    rows, counterparts, baselines = (one[proved] for one in pairs)
-    distinct, which = np.unique(baselines, axis=0, return_inverse=True)
+    rows, counterparts, baselines = (side[proved] for side in pairs)
+    distinct, baseline_index = np.unique(baselines, axis=0, return_inverse=True)
     query = ConsistencyQuery(
         kind="explanation-consistency", delta=float(delta), threshold=float(common.threshold), epsilon=EPSILON
     )
     return ConsistencyCertificate(
         network_sha256=common.network.source_sha256, schema_sha256=common.schema.sha256, semantics=semantics(common.network),
         query=query, features=tuple(feature.name for feature in common.schema.features), baselines=distinct, rows=rows,
-        counterparts=counterparts, baseline=which.reshape(-1), trees=tuple(trees[k] for k in proved.tolist()),
-        undecided=len(left) - len(late), not_reached=len(late),
+        counterparts=counterparts, baseline=baseline_index.reshape(-1), trees=tuple(trees[k] for k in proved.tolist()),
+        undecided=len(unproved) - len(not_reached), not_reached=len(not_reached),
     )
 
 
@@ -240,13 +240,13 @@ class _Settled:
 
 
 def _settled(
-    common: Shared[_Common], part: Integers, baseline: Array, near: tuple[tuple[Array, Array], tuple[Array, Array]],
+    common: Shared[_Common], part: Integers, baseline: Array, regions: tuple[tuple[Array, Array], tuple[Array, Array]],
     deadline: Deadline,
 ) -> tuple[Integers, list[_Settled]]:
     """Decide the pairs with these numbers; runs in any process."""
     run = common.value
     with threadpool_limits(limits=1):
-        pairs = _decided(run.network, run.schema, baseline, near, run.threshold, run.most, clock.now() + deadline.left())
+        pairs = _decided(run.network, run.schema, baseline, regions, run.threshold, run.most, clock.now() + deadline.left())
     return part, [
         _Settled(tree=pair.tree.tree(), reason="", bound=pair.bound, boxes=pair.boxes)
         if pair.proved
@@ -256,25 +256,25 @@ def _settled(
 
 
 def _decided(
-    network: Network, schema: Schema, baseline: Array, near: tuple[tuple[Array, Array], tuple[Array, Array]], threshold: float,
-    most: int, deadline: float,
+    network: Network, schema: Schema, baseline: Array, regions: tuple[tuple[Array, Array], tuple[Array, Array]], threshold: float,
+    max_boxes: int, deadline: float,
 ) -> list[_Pair]:
     """Return the pairs with baselines (Q, n_0) and the raw boxes of both people, each proved or with a reason."""
-    uncut = np.zeros(len(baseline), dtype=np.int64)
-    first, second = (bounded(network, schema.domain, baseline, *box, SLICES, uncut) for box in near)
+    no_cuts = np.zeros(len(baseline), dtype=np.int64)
+    first, second = (bounded(network, schema.domain, baseline, *box, SLICES, no_cuts) for box in regions)
     pairs = [_Pair(open={0: parts}) for parts in zip(first, second, strict=True)]
     _close(network, schema.domain, pairs, threshold)
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
-    open_ = Open[Objects](PAIRS)
+    queue = Open[Objects](PAIRS)
 
     def step(batch: Objects) -> None:
-        _refine(network, schema, batch.items.tolist(), threshold, most)
-        open_.add(Objects.of([pair for pair in batch.items if pair.under_way]))
+        _refine(network, schema, batch.items.tolist(), threshold, max_boxes)
+        queue.add(Objects.of([pair for pair in batch.items if pair.under_way]))
 
-    open_.add(Objects.of([pair for pair in pairs if pair.under_way]))
-    subdivide(open_, step, ended=lambda: clock.now() > deadline, deadline=deadline)
+    queue.add(Objects.of([pair for pair in pairs if pair.under_way]))
+    subdivide(queue, step, ended=lambda: clock.now() > deadline, deadline=deadline)
     return pairs
 
 
@@ -294,12 +294,12 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
             bound = score_bound(a.attributions, a.index, b.attributions, b.index, EPSILON)
             if bound < threshold:
                 pair.near[node] = bound, *pair.open.pop(node)
-    done = [pair for pair in pairs if pair.proved]
-    found = iter(_replayed(network, domain, [part for pair in done for _, *both in pair.near.values() for part in both]))
-    for pair in done:
-        near, pair.near = pair.near, {}
-        for node, (bound, a, b) in near.items():
-            if leaf_flaw(next(found), next(found), threshold) is None:
+    complete = [pair for pair in pairs if pair.proved]
+    bounds_of = iter(_replayed(network, domain, [part for pair in complete for _, *both in pair.near.values() for part in both]))
+    for pair in complete:
+        proved_parts, pair.near = pair.near, {}
+        for node, (bound, a, b) in proved_parts.items():
+            if leaf_flaw(next(bounds_of), next(bounds_of), threshold) is None:
                 pair.close(node, bound, a.slices, b.slices)
             else:
                 pair.open[node] = a, b
@@ -307,48 +307,48 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
 
 def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[ExplanationBounds]:
     """Return the checker's bounds of each part, with room for the rounding of another order of summation."""
-    new = {id(part): part for part in parts if part.replayed is None}
-    for slices in sorted({part.slices for part in new.values()}):
-        mine = [part for part in new.values() if part.slices == slices]
+    missing = {id(part): part for part in parts if part.replayed is None}
+    for slices in sorted({part.slices for part in missing.values()}):
+        group = [part for part in missing.values() if part.slices == slices]
         step = max(1, AT_ONCE // slices)
-        for some in (mine[start : start + step] for start in range(0, len(mine), step)):
-            box = domain.box(np.stack([part.lower for part in some]), np.stack([part.upper for part in some]))
-            baseline = np.stack([part.baseline for part in some])
+        for batch in (group[start : start + step] for start in range(0, len(group), step)):
+            box = domain.box(np.stack([part.lower for part in batch]), np.stack([part.upper for part in batch]))
+            baseline = np.stack([part.baseline for part in batch])
             bounds = explanation_bounds(network, positive_margin(network), baseline, *box, slices, room=ROOM)
-            for part, one in zip(some, bounds, strict=True):
-                part.replayed = one
+            for part, part_bounds in zip(batch, bounds, strict=True):
+                part.replayed = part_bounds
     return [part.replayed for part in parts if part.replayed is not None]
 
 
-def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: float, most: int) -> None:
+def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: float, max_boxes: int) -> None:
     """Run one round: cut one part of every open pair of parts, or the slices of its paths if it is a point."""
-    wanted: dict[int, tuple[SubBox, int]] = {}  # by identity: several pairs of parts may ask for the same one
+    requested: dict[int, tuple[SubBox, int]] = {}  # by identity: several pairs of parts may ask for the same one
     chosen: list[list[tuple[int, bool]]] = []
     cuts: dict[int, _Cut] = {}
     for k, pair in enumerate(pairs):
         chosen.append([])
         for node, (a, b) in pair.open.items():
-            one = _to_cut(network, schema, a, b, cuts)
-            if one is None or (pair.boxes >= most and len(cuts[id(one)].lower) > 1):
+            chosen_part = _to_cut(network, schema, a, b, cuts)
+            if chosen_part is None or (pair.boxes >= max_boxes and len(cuts[id(chosen_part)].lower) > 1):
                 pair.reason = DECISION if None in (a.decision, b.decision) else SCORE
                 break
-            if id(one) not in wanted:
-                wanted[id(one)] = one, k
-                pair.boxes += len(cuts[id(one)].lower)
-            chosen[-1].append((node, one is a))
-    parts = _bounded_again(network, schema, [one for one, k in wanted.values() if pairs[k].reason is None], cuts)
+            if id(chosen_part) not in requested:
+                requested[id(chosen_part)] = chosen_part, k
+                pair.boxes += len(cuts[id(chosen_part)].lower)
+            chosen[-1].append((node, chosen_part is a))
+    parts = _bounded_again(network, schema, [chosen_part for chosen_part, k in requested.values() if pairs[k].reason is None], cuts)
     for pair, picked in zip(pairs, chosen, strict=True):
         if pair.reason is not None:
             continue
         for node, is_first in picked:
             a, b = pair.open.pop(node)
-            one = a if is_first else b
-            feature, at = cuts[id(one)].feature, cuts[id(one)].at
+            chosen_part = a if is_first else b
+            feature, cut_at = cuts[id(chosen_part)].feature, cuts[id(chosen_part)].at
             nodes = [node]
             if feature is not None:
-                nodes = pair.tree.halve(node, feature if is_first else schema.domain.variables + feature, at)
-            new = parts[id(one)]
-            pair.open |= {k: (part, b) if is_first else (a, part) for k, part in zip(nodes, new, strict=True)}
+                nodes = pair.tree.halve(node, feature if is_first else schema.domain.variables + feature, cut_at)
+            new_parts = parts[id(chosen_part)]
+            pair.open |= {k: (part, b) if is_first else (a, part) for k, part in zip(nodes, new_parts, strict=True)}
     _close(network, schema.domain, [pair for pair in pairs if pair.reason is None], threshold)
 
 
@@ -370,22 +370,22 @@ def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[i
 
 def _bounded_again(network: Network, schema: Schema, parts: list[SubBox], cuts: dict[int, _Cut]) -> dict[int, list[SubBox]]:
     """Return the new parts in the place of each old one, by its identity; parts with equally many slices share a batch."""
-    found: dict[int, list[SubBox]] = {}
+    result: dict[int, list[SubBox]] = {}
     depth = {id(part): part.cuts + len(cuts[id(part)].lower) - 1 for part in parts}
     slices = {
         id(part): 4 * part.slices if depth[id(part)] == part.cuts else min(SLICES << depth[id(part)] // 3, FINE_SLICES)
         for part in parts
     }
     for count in sorted(set(slices.values())):
-        mine = [part for part in parts if slices[id(part)] == count]
-        sizes = [len(cuts[id(part)].lower) for part in mine]
-        lower, upper = (np.concatenate([getattr(cuts[id(part)], end) for part in mine]) for end in ("lower", "upper"))
-        baseline = np.repeat([part.baseline for part in mine], sizes, axis=0)
-        halvings = np.repeat([depth[id(part)] for part in mine], sizes)
-        new = bounded(network, schema.domain, baseline, lower, upper, count, halvings)
+        group = [part for part in parts if slices[id(part)] == count]
+        sizes = [len(cuts[id(part)].lower) for part in group]
+        lower, upper = (np.concatenate([getattr(cuts[id(part)], end) for part in group]) for end in ("lower", "upper"))
+        baseline = np.repeat([part.baseline for part in group], sizes, axis=0)
+        halvings = np.repeat([depth[id(part)] for part in group], sizes)
+        new_parts = bounded(network, schema.domain, baseline, lower, upper, count, halvings)
         ends = np.cumsum([0, *sizes])
-        found.update({id(part): new[ends[k] : ends[k + 1]] for k, part in enumerate(mine)})
-    return found
+        result.update({id(part): new_parts[ends[k] : ends[k + 1]] for k, part in enumerate(group)})
+    return result
 
 
 def _leaves(network: Network, schema: Schema, a: SubBox, b: SubBox, threshold: float, seed: int) -> bool:
@@ -396,9 +396,9 @@ def _leaves(network: Network, schema: Schema, a: SubBox, b: SubBox, threshold: f
         high = generator.random((SAMPLES, len(part.lower))) < 0.5
         points.append(schema.domain.encode(np.where(high, part.upper, part.lower)))
     g = [explanations(network, x, np.tile(a.baseline, (SAMPLES, 1)), threads=1) for x in points]
-    decided = [decisions(network, x) for x in points]
+    classes = [decisions(network, x) for x in points]
     score = cec_score(np.repeat(g[0], SAMPLES, axis=0), np.tile(g[1], (SAMPLES, 1)))
-    return bool((score > threshold).any() or len(np.unique(np.concatenate(decided))) > 1)
+    return bool((score > threshold).any() or len(np.unique(np.concatenate(classes))) > 1)
 
 
 # The neighbourhoods of two people, and their parts
@@ -495,13 +495,13 @@ def bounded(
     for start in range(0, len(low), step):
         batch = slice(start, start + step)
         zonotopes = gradient_zonotopes(network, margin, baseline[batch], low[batch], high[batch], slices)
-        found = attributions(zonotopes, baseline[batch], low[batch], high[batch])
+        bounds = attributions(zonotopes, baseline[batch], low[batch], high[batch])
         parts += [
             SubBox(
-                lower=lower[start + k], upper=upper[start + k], baseline=baseline[start + k], attributions=found, index=k,
+                lower=lower[start + k], upper=upper[start + k], baseline=baseline[start + k], attributions=bounds, index=k,
                 least=float(zonotopes.lower[k]), most=float(zonotopes.upper[k]), slices=slices, cuts=int(cuts[start + k]),
             )
-            for k in range(len(found))
+            for k in range(len(bounds))
         ]
     return parts
 
@@ -510,12 +510,12 @@ def _halves(network: Network, domain: Domain, part: SubBox) -> _Cut | None:
     """Return a part's halves along the variable that moves the first layer most; None for a point."""
     lower, upper = part.lower[None], part.upper[None]
     low, high = domain.box(lower, upper)
-    reach = (high - low)[0] * np.linalg.norm(network.layers[0].weight, axis=0)
-    by_variable = np.where(domain.one_hot, 0.0, reach[domain.start])
-    inside = domain.divisible(lower, upper)[0]
-    if not (inside & (by_variable > 0)).any():
+    effect = (high - low)[0] * np.linalg.norm(network.layers[0].weight, axis=0)
+    by_variable = np.where(domain.one_hot, 0.0, effect[domain.start])
+    is_divisible = domain.divisible(lower, upper)[0]
+    if not (is_divisible & (by_variable > 0)).any():
         return None
-    v = int(np.where(inside, by_variable, -1.0).argmax())
-    at = domain.middle(lower, upper)[:, v]
-    lower, upper = domain.halves(lower, upper, [v], at)
-    return _Cut(lower=lower, upper=upper, feature=v, at=float(at[0]))
+    v = int(np.where(is_divisible, by_variable, -1.0).argmax())
+    cut_at = domain.middle(lower, upper)[:, v]
+    lower, upper = domain.halves(lower, upper, [v], cut_at)
+    return _Cut(lower=lower, upper=upper, feature=v, at=float(cut_at[0]))

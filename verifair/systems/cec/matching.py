@@ -69,13 +69,13 @@ class Reference:
         for label, group in np.argwhere(count > 0):
             rows = np.flatnonzero((people.labels == label) & (people.groups == group))
             baselines[label, group] = sum(people.inputs(rows[part]).sum(axis=0) for part in blocks(len(rows))) / len(rows)
-        merit, place = people.distinct(columns)
-        count = np.bincount(place)
+        merit, identity = people.distinct(columns)
+        count = np.bincount(identity)
         weighted = Aside.of(*merit.shape)
 
-        def average(of: Callable[[Array], Array]) -> Array:
+        def average(transform: Callable[[Array], Array]) -> Array:
             for part in blocks(len(merit)):
-                weighted.put(part, of(merit[part]) * count[part, None])
+                weighted.put(part, transform(merit[part]) * count[part, None])
             return np.asarray(weighted.values.sum(axis=0) / len(people))
 
         mean = average(lambda merit: merit)
@@ -94,22 +94,22 @@ class Reference:
     def merit(self, people: People) -> tuple[Array, Integers]:
         """Return the distinct points (D, F) of their merit, in standard deviations from this reference's mean, and (N,) each
         person's point."""
-        points, place = people.distinct(self.columns)
+        points, identity = people.distinct(self.columns)
         points -= self.mean
         points /= self.std
-        return points, place
+        return points, identity
 
     def rows_of(self, people: People) -> Integers:
         """Return (N,) each person's row in the reference, -1 where there is none; equal people are assigned to equal rows in
         order."""
         if people is self.people:
             return numbered(len(people))
-        both, same = (self.people, people), self.people.domain is people.domain
-        sides = [np.column_stack([one.values if same else one.x, one.labels, one.groups]) for one in both]
-        alike = identities(np.concatenate(sides))
-        mine, theirs = (pd.Series(part) for part in np.split(alike, [len(self.people)]))
-        rows = pd.MultiIndex.from_arrays([mine, mine.groupby(mine).cumcount()])
-        return np.asarray(rows.get_indexer(pd.MultiIndex.from_arrays([theirs, theirs.groupby(theirs).cumcount()])), dtype=np.int64)
+        tables, same_domain = (self.people, people), self.people.domain is people.domain
+        sides = [np.column_stack([side.values if same_domain else side.x, side.labels, side.groups]) for side in tables]
+        identity = identities(np.concatenate(sides))
+        own, others = (pd.Series(part) for part in np.split(identity, [len(self.people)]))
+        rows = pd.MultiIndex.from_arrays([own, own.groupby(own).cumcount()])
+        return np.asarray(rows.get_indexer(pd.MultiIndex.from_arrays([others, others.groupby(others).cumcount()])), dtype=np.int64)
 
     def baseline(self, people: People) -> Array:
         """(N, n_0) each person's own label-group mean (the paper's principle 1: both of a pair are explained from it)."""
@@ -138,8 +138,8 @@ class Matches:
     @property
     def matched(self) -> Integers:
         """(M,) positions of the pairs with a counterpart."""
-        found = np.flatnonzero(self.row >= 0)
-        return np.asarray(made(len(found), np.int64, lambda part: found[part]))
+        positions = np.flatnonzero(self.row >= 0)
+        return np.asarray(made(len(positions), np.int64, lambda part: positions[part]))
 
     def of(self, values: npt.NDArray[Any], pairs: Integers) -> npt.NDArray[Any]:
         """Return the values (P,) at some pairs (M,), ascending; `values` itself if these are all pairs."""
@@ -160,41 +160,41 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     if tau is not None and not 0 < tau < np.inf:
         raise QueryError(f"tau = {tau}: expected a positive distance, in standard deviations of merit, or none at all")
     check_groups(reference, people)
-    pool, (merit, place) = _merits(reference, people)
+    pool, (merit, point) = _merits(reference, people)
     generator = np.random.default_rng(seed)
-    known = np.unique(reference.people.groups)
-    others = len(known) - 1  # everybody has a pair with each other group
-    row, other, count = (Aside.of(len(people) * others, 1, np.int64) for _ in range(3))
-    distance = Aside.of(len(people) * others, 1)
+    groups = np.unique(reference.people.groups)
+    n_others = len(groups) - 1  # everybody has a pair with each other group
+    row, other, count = (Aside.of(len(people) * n_others, 1, np.int64) for _ in range(3))
+    distance = Aside.of(len(people) * n_others, 1)
     for label in np.unique(people.labels):
-        for number, group in enumerate(known):
-            asked = np.flatnonzero((people.labels == label) & (people.groups != group))
+        for index, group in enumerate(groups):
+            persons = np.flatnonzero((people.labels == label) & (people.groups != group))
             cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
-            if len(asked):
-                near = _Points.of(pool[0], pool[1][cell]).near(merit, place[asked])
-                equal = near.count[near.who]
-                draws = generator.integers(equal) if ties == "random" else np.zeros(len(asked), dtype=np.int64)
-                chosen = np.empty(len(asked), dtype=np.int64)
-                for some, rows in near.each():
-                    chosen[some] = rows[draws[some]]
-                pair = asked * others + number - (people.groups[asked] < group)
+            if len(persons):
+                nearest = _Points.of(pool[0], pool[1][cell]).near(merit, point[persons])
+                equal = nearest.count[nearest.who]
+                draws = generator.integers(equal) if ties == "random" else np.zeros(len(persons), dtype=np.int64)
+                chosen = np.empty(len(persons), dtype=np.int64)
+                for chunk, rows in nearest.each():
+                    chosen[chunk] = rows[draws[chunk]]
+                pair = persons * n_others + index - (people.groups[persons] < group)
                 row.put(pair, cell[chosen])
                 other.put(pair, np.full(len(pair), group))
-                distance.put(pair, near.distance[near.who])
+                distance.put(pair, nearest.distance[nearest.who])
                 count.put(pair, equal)
-    found = Matches(
-        individual=made(len(row.values), np.int64, lambda part: np.arange(part.start, part.stop) // others), other=other.column,
+    matches = Matches(
+        individual=made(len(row.values), np.int64, lambda part: np.arange(part.start, part.stop) // n_others), other=other.column,
         row=row.column, distance=distance.column, ties=count.column, tau=tau, seed=seed if ties == "random" else None,
         own=reference.rows_of(people),
     )
     if tau is not None:
-        found.row[found.distance > tau] = -1
-        if not len(found.matched):
+        matches.row[matches.distance > tau] = -1
+        if not len(matches.matched):
             raise DataError(
-                f"tau = {tau:g}: nobody has a counterpart that near; the nearest pair is {found.distance.min():.3g} apart, the "
-                f"median {np.median(found.distance):.3g}: choose a larger tau, or none"
+                f"tau = {tau:g}: nobody has a counterpart that near; the nearest pair is {matches.distance.min():.3g} apart, the "
+                f"median {np.median(matches.distance):.3g}: choose a larger tau, or none"
             )
-    return found
+    return matches
 
 
 def match_within(
@@ -206,37 +206,37 @@ def match_within(
     The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
     """
     check_groups(reference, people)
-    pool, (merit, place) = _merits(reference, people)
-    one = people is reference.people
-    same = identities(people.values if one else np.concatenate([reference.people.values, people.values]))
-    theirs, own = same[: len(reference.people)], same if one else same[len(reference.people) :]
+    pool, (merit, point) = _merits(reference, people)
+    is_reference = people is reference.people
+    codes = identities(people.values if is_reference else np.concatenate([reference.people.values, people.values]))
+    reference_identity, identity_of = codes[: len(reference.people)], codes if is_reference else codes[len(reference.people) :]
     generator = np.random.default_rng(seed)
     row, distance, equal = Aside.of(len(people), 1, np.int64), Aside.of(len(people), 1), Aside.of(len(people), 1, np.int64)
     for label, group in product(np.unique(people.labels), np.unique(people.groups)):
-        left = np.flatnonzero((people.labels == label) & (people.groups == group))
-        if not len(left):
+        pending = np.flatnonzero((people.labels == label) & (people.groups == group))
+        if not len(pending):
             continue
         cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
         points = _Points.of(pool[0], pool[1][cell])
-        identity = theirs[cell]
-        twins = np.zeros(len(same), dtype=np.int32)  # equal rows are at distance 0, so always among the nearest
+        identity = reference_identity[cell]
+        twins = np.zeros(len(codes), dtype=np.int32)  # equal rows are at distance 0, so always among the nearest
         np.add.at(twins, identity, 1)
-        for which in (1, 2):  # if all the nearest are equal to the person, take the next point
-            near = points.near(merit, place[left], which)
-            some_left = near.count[near.who] - twins[own[left]]
-            has = some_left > 0
-            draws = np.zeros(len(left), dtype=np.int64)
+        for rank in (1, 2):  # if all the nearest are equal to the person, take the next point
+            nearest = points.near(merit, point[pending], rank)
+            n_candidates = nearest.count[nearest.who] - twins[identity_of[pending]]
+            has_match = n_candidates > 0
+            draws = np.zeros(len(pending), dtype=np.int64)
             if ties == "random":
-                draws[has] = generator.integers(some_left[has])
-            chosen = np.full(len(left), -1)
-            for some, rows in near.each():
-                for i in some[has[some]]:
-                    chosen[i] = cell[_other(rows, identity, own[left[i]], draws[i])]
-            row.put(left, chosen)
-            distance.put(left, near.distance[near.who])
-            equal.put(left, some_left)
-            left = left[~has]
-        distance.put(left, np.full(len(left), np.inf))
+                draws[has_match] = generator.integers(n_candidates[has_match])
+            chosen = np.full(len(pending), -1)
+            for chunk, rows in nearest.each():
+                for i in chunk[has_match[chunk]]:
+                    chosen[i] = cell[_other(rows, identity, identity_of[pending[i]], draws[i])]
+            row.put(pending, chosen)
+            distance.put(pending, nearest.distance[nearest.who])
+            equal.put(pending, n_candidates)
+            pending = pending[~has_match]
+        distance.put(pending, np.full(len(pending), np.inf))
     if tau is not None:
         row.column[distance.column > tau] = -1
     return Matches(
@@ -256,9 +256,9 @@ def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
     start = 0
     while True:  # the first few nearly always suffice, and the whole list may be long
         part = rows[: start + draw + 64]
-        others = part[identity[part] != own]
-        if len(others) > draw:
-            return int(others[draw])
+        different = part[identity[part] != own]
+        if len(different) > draw:
+            return int(different[draw])
         start += 64
 
 
@@ -284,22 +284,22 @@ class _Points:
     @classmethod
     def of(cls, merit: Array, place: Integers) -> _Points:
         """Return the points of a pool.   place: (C,) point of each of the pool's rows in merit (D, F)."""
-        points, at = np.unique(place, return_inverse=True)
-        count = np.bincount(at)
+        points, inverse = np.unique(place, return_inverse=True)
+        count = np.bincount(inverse)
         tree = KDTree(taken(merit, points))
-        return cls(tree=tree, rows=np.argsort(at, kind="stable"), start=np.cumsum(count) - count, count=count)
+        return cls(tree=tree, rows=np.argsort(inverse, kind="stable"), start=np.cumsum(count) - count, count=count)
 
-    def near(self, merit: Array, place: Integers, which: int = 1) -> _Near:
-        """Find the pool's points as near as the `which`-th nearest one, or nearer, to places (Q,) in merit (D, F)."""
-        asked, who = np.unique(place, return_inverse=True)
-        distance, count, points = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64), []
-        for part in blocks(len(asked)):
-            merits = merit[asked[part]]
-            near = self.tree.query(merits, k=[which])[0][:, 0]
-            within = self.tree.query_ball_point(merits, np.where(np.isfinite(near), near * (1 + SAME) + SAME, 0.0))
-            distance[part], count[part] = near, [len(some) for some in within]
-            points.append(np.fromiter(chain.from_iterable(within), dtype=np.int32))
-        return _Near(pool=self, points=np.concatenate(points), end=np.cumsum(count), who=who, distance=distance)
+    def near(self, merit: Array, place: Integers, rank: int = 1) -> _Near:
+        """Find the pool's points as near as the `rank`-th nearest one, or nearer, to places (Q,) in merit (D, F)."""
+        queries, inverse = np.unique(place, return_inverse=True)
+        distance, count, points = np.empty(len(queries)), np.empty(len(queries), dtype=np.int64), []
+        for part in blocks(len(queries)):
+            merits = merit[queries[part]]
+            radius = self.tree.query(merits, k=[rank])[0][:, 0]
+            neighbours = self.tree.query_ball_point(merits, np.where(np.isfinite(radius), radius * (1 + SAME) + SAME, 0.0))
+            distance[part], count[part] = radius, [len(members) for members in neighbours]
+            points.append(np.fromiter(chain.from_iterable(neighbours), dtype=np.int32))
+        return _Near(pool=self, points=np.concatenate(points), end=np.cumsum(count), who=inverse, distance=distance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -325,6 +325,6 @@ class _Near:
         """Yield for each place the people there, and the rows on its points in increasing order."""
         order, count = np.argsort(self.who, kind="stable"), np.bincount(self.who, minlength=len(self.end))
         start, rows = self.pool.start, self.pool.rows
-        for end, before, last, mine in zip(self.end, np.concatenate([[0], self.end]), np.cumsum(count), count, strict=False):
-            parts = [rows[start[p] : start[p] + self.pool.count[p]] for p in self.points[before:end]]
-            yield order[last - mine : last], np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+        for end, begin, last, size in zip(self.end, np.concatenate([[0], self.end]), np.cumsum(count), count, strict=False):
+            parts = [rows[start[p] : start[p] + self.pool.count[p]] for p in self.points[begin:end]]
+            yield order[last - size : last], np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

@@ -56,33 +56,33 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
 
     Over people that have both scores; NaN if nobody has.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
-    has, within = _among(audit.individual, control.individual), _among(control.individual, audit.individual)
-    if not has.any():
+    has_other, has_within = _among(audit.individual, control.individual), _among(control.individual, audit.individual)
+    if not has_other.any():
         return Interval(mean=np.nan, low=np.nan, high=np.nan)
-    person, score = audit.individual, control.score if within.all() else taken(control.score, np.flatnonzero(within))
+    person, score = audit.individual, control.score if has_within.all() else taken(control.score, np.flatnonzero(has_within))
     people, pairs = len(score), np.zeros(int(person.max()) + 1, dtype=np.int32)
     np.add.at(pairs, person, 1)
-    weight = made(len(person), float, lambda part: has[part] / (people * pairs[person[part]].astype(np.int64)))
-    across, inner = float(weight @ audit.score), float(score.mean())
-    both = _persons(control, audit)
+    weight = made(len(person), float, lambda part: has_other[part] / (people * pairs[person[part]].astype(np.int64)))
+    across_mean, within_mean = float(weight @ audit.score), float(score.mean())
+    sides = _persons(control, audit)
     square = _squared_error(
-        (made(len(person), float, lambda part: weight[part] * (audit.score[part] - across)), *_persons(audit)),
-        (made(people, float, lambda part: (inner - score[part]) / people),
-         *(both if within.all() else (taken(one, np.flatnonzero(within)) for one in both))),
+        (made(len(person), float, lambda part: weight[part] * (audit.score[part] - across_mean)), *_persons(audit)),
+        (made(people, float, lambda part: (within_mean - score[part]) / people),
+         *(sides if has_within.all() else (taken(side, np.flatnonzero(has_within)) for side in sides))),
     )
-    mean, reach = across - inner, Z * float(np.sqrt(square))
-    low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
+    mean, half_width = across_mean - within_mean, Z * float(np.sqrt(square))
+    low, high = max(mean - half_width, -1.0), min(mean + half_width, 1.0)
     if not square:  # as in `interval`, taking the people as different: no narrower
-        ends = newcombe(np.array(across), _independent(audit), np.array(inner), _independent(control), Z)
+        ends = newcombe(np.array(across_mean), _independent(audit), np.array(within_mean), _independent(control), Z)
         low, high = (float(end) for end in ends)
     return Interval(mean=mean, low=low, high=high)
 
 
-def _among(some: Integers, others: Integers) -> Booleans:
+def _among(numbers: Integers, others: Integers) -> Booleans:
     """Return (M,) True for each of some numbers from 0 that is among the others."""
-    found = np.zeros(1 + max(int(some.max(initial=-1)), int(others.max(initial=-1))), dtype=bool)
-    found[others] = True
-    return np.asarray(found[some])
+    is_member = np.zeros(1 + max(int(numbers.max(initial=-1)), int(others.max(initial=-1))), dtype=bool)
+    is_member[others] = True
+    return np.asarray(is_member[numbers])
 
 
 def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[Integers, Integers]:
@@ -90,16 +90,16 @@ def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[
 
     audit: the audit whose matching knows the people's own rows in the reference, if not that of `pairs`.
     """
-    known, others = (audit or pairs).matches.own, len(pairs.people)
+    own_rows, offset = (audit or pairs).matches.own, len(pairs.people)
     person, counterpart = pairs.individual, pairs.counterpart
 
     def number(part: slice) -> Integers:
-        if known is None:
+        if own_rows is None:
             return person[part]
-        mine = known[person[part]]
-        return np.where(mine >= 0, mine + others, person[part])
+        rows = own_rows[person[part]]
+        return np.where(rows >= 0, rows + offset, person[part])
 
-    return made(len(person), np.int64, number), made(len(person), np.int64, lambda part: counterpart[part] + others)
+    return made(len(person), np.int64, number), made(len(person), np.int64, lambda part: counterpart[part] + offset)
 
 
 def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
@@ -108,39 +108,39 @@ def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
     sides: parts, and the numbers of the person and of the counterpart, of one audit or of several.
     It is the sum of products of parts over any two pairs that share somebody, and at least the sum over those with the same person.
     """
-    most = 1 + max(int(one.max()) for _, *both in sides for one in both)
-    who, others, own = (made(most, float, lambda part: np.zeros(part.stop - part.start)) for _ in range(3))
-    known = np.zeros(most, dtype=bool)
+    size = 1 + max(int(index.max()) for _, *persons in sides for index in persons)
+    sums, upper_sums, person_sums = (made(size, float, lambda part: np.zeros(part.stop - part.start)) for _ in range(3))
+    is_person = np.zeros(size, dtype=bool)
     for parts, person, counterpart in sides:
         for part in blocks(len(parts)):
-            np.add.at(who, np.minimum(person[part], counterpart[part]), parts[part])
-            np.add.at(others, np.maximum(person[part], counterpart[part]), parts[part])
-            np.add.at(own, person[part], parts[part])
-            known[person[part]] = True
-    who += others
-    both, count = Aside.of(sum(len(parts) for parts, *_ in sides), 1), 0  # for pairs of the same two: `who` counts them twice
-    for start in range(0, most, PEOPLE):  # a range of people at a time: sorting takes several times their memory
-        same, moved = [], []
+            np.add.at(sums, np.minimum(person[part], counterpart[part]), parts[part])
+            np.add.at(upper_sums, np.maximum(person[part], counterpart[part]), parts[part])
+            np.add.at(person_sums, person[part], parts[part])
+            is_person[person[part]] = True
+    sums += upper_sums
+    buffer, count = Aside.of(sum(len(parts) for parts, *_ in sides), 1), 0  # for pairs of the same two: `sums` counts them twice
+    for start in range(0, size, PEOPLE):  # a range of people at a time: sorting takes several times their memory
+        pair_keys, values = [], []
         for parts, person, counterpart in sides:
             for part in blocks(len(parts)):
                 low = np.minimum(person[part], counterpart[part])
-                some = np.flatnonzero((low >= start) & (low < start + PEOPLE))
-                same.append(low[some] * most + np.maximum(person[part][some], counterpart[part][some]))
-                moved.append(parts[part][some])
-        alike = np.bincount(np.unique(np.concatenate(same), return_inverse=True)[1], weights=np.concatenate(moved))
-        both.put(slice(count, count + len(alike)), alike)
-        count += len(alike)
-    alike, own = both.column[:count], own[: int(np.flatnonzero(known)[-1]) + 1]
-    people, shared = int(known.sum()), who @ who - alike @ alike
-    shared = shared if shared > ROUNDING * (who @ who) else 0.0  # a sum that cancels leaves rounding errors
-    square = float(max(shared, own @ own)) * people / max(people - 1, 1)
+                selected = np.flatnonzero((low >= start) & (low < start + PEOPLE))
+                pair_keys.append(low[selected] * size + np.maximum(person[part][selected], counterpart[part][selected]))
+                values.append(parts[part][selected])
+        pair_sums = np.bincount(np.unique(np.concatenate(pair_keys), return_inverse=True)[1], weights=np.concatenate(values))
+        buffer.put(slice(count, count + len(pair_sums)), pair_sums)
+        count += len(pair_sums)
+    pair_sums, person_sums = buffer.column[:count], person_sums[: int(np.flatnonzero(is_person)[-1]) + 1]
+    people, covariance = int(is_person.sum()), sums @ sums - pair_sums @ pair_sums
+    covariance = covariance if covariance > ROUNDING * (sums @ sums) else 0.0  # a sum that cancels leaves rounding errors
+    square = float(max(covariance, person_sums @ person_sums)) * people / max(people - 1, 1)
     return square if square > ROUNDING**2 else 0.0
 
 
 def _independent(audit: ComparedPairs) -> float:
     """Return Kish's effective number of pairs: the pairs of one person, or with one counterpart, are taken as equal."""
     counts = (np.bincount(side).astype(float) for side in (audit.individual, audit.counterpart))
-    return min(float(each.sum() ** 2 / (each @ each)) for each in counts)
+    return min(float(count.sum() ** 2 / (count @ count)) for count in counts)
 
 
 def population(audit: ComparedPairs) -> dict[str, Interval]:
@@ -159,22 +159,22 @@ def by_group(audit: ComparedPairs) -> pd.DataFrame:
         return audit.people.groups[matches.individual[part]] * len(names) + matches.other[part]
 
     cell = made(len(matches.row), np.int64, cells)
-    own = matches.of(cell, audit.pair)
+    pair_cell = matches.of(cell, audit.pair)
     people, matched = np.zeros((2, size), dtype=np.int64)
     regime = np.zeros((size, len(REGIMES)), dtype=np.int64)
     for part in blocks(len(cell)):
         people += np.bincount(cell[part], minlength=size)
         matched += np.bincount(cell[part][matches.row[part] >= 0], minlength=size)
-    for part in blocks(len(own)):
-        regime += np.bincount(own[part] * len(REGIMES) + places(audit, part), minlength=regime.size).reshape(regime.shape)
-    some = np.array(sorted(np.flatnonzero(people), key=lambda n: (names[n // len(names)], names[n % len(names)])), dtype=np.int64)
-    distance, ties = (pd.Series(one, copy=False).groupby(cell).median()[some] for one in (matches.distance, matches.ties))
-    mean = pd.Series(audit.score, copy=False).groupby(own).mean().reindex(some)
+    for part in blocks(len(pair_cell)):
+        regime += np.bincount(pair_cell[part] * len(REGIMES) + places(audit, part), minlength=regime.size).reshape(regime.shape)
+    shown = np.array(sorted(np.flatnonzero(people), key=lambda n: (names[n // len(names)], names[n % len(names)])), dtype=np.int64)
+    distance, ties = (pd.Series(values, copy=False).groupby(cell).median()[shown] for values in (matches.distance, matches.ties))
+    mean = pd.Series(audit.score, copy=False).groupby(pair_cell).mean().reindex(shown)
     with np.errstate(invalid="ignore"):
-        shares, flips = (one / regime[some].sum(axis=1) for one in (regime[some].T, regime[some, 2:].sum(axis=1)))
+        shares, flips = (counts / regime[shown].sum(axis=1) for counts in (regime[shown].T, regime[shown, 2:].sum(axis=1)))
     return pd.DataFrame({
-        "group": [names[n // len(names)] for n in some], "other": [names[n % len(names)] for n in some], "people": people[some],
-        "matched": matched[some], "distance": distance.to_numpy(), "ties": ties.to_numpy(), "CEC": mean.to_numpy(),
+        "group": [names[n // len(names)] for n in shown], "other": [names[n % len(names)] for n in shown], "people": people[shown],
+        "matched": matched[shown], "distance": distance.to_numpy(), "ties": ties.to_numpy(), "CEC": mean.to_numpy(),
         "PFR": flips, **dict(zip(REGIMES, shares, strict=True)),
     })
 
@@ -195,9 +195,9 @@ def regime_shares(audit: ComparedPairs, thresholds: Array) -> Array:
     """Return (T, 4) the shares of the regimes A to D at some thresholds (T,)."""
     found, pairs = np.zeros((len(thresholds), 4), dtype=np.int64), len(audit.pair)
     for part in blocks(pairs):
-        alike = audit.score[part, None] <= thresholds
-        same = (audit.decision[part] == audit.decision_tilde[part])[:, None]
-        found += np.stack([(one & other).sum(axis=0) for other in (same, ~same) for one in (alike, ~alike)], axis=1)
+        close = audit.score[part, None] <= thresholds
+        equal = (audit.decision[part] == audit.decision_tilde[part])[:, None]
+        found += np.stack([(a & b).sum(axis=0) for b in (equal, ~equal) for a in (close, ~close)], axis=1)
     return np.asarray(found / pairs)
 
 
@@ -214,17 +214,17 @@ def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:
 
 def reasons(audit: ComparedPairs, pairs: Integers | slice = slice(None)) -> tuple[Array, Array]:
     """Return (B, V) the normalised attributions of some pairs by feature: of the persons, and of the counterparts."""
-    own, other = ((g[pairs], length[pairs]) for g, length in ((audit.g, audit.length), (audit.g_tilde, audit.length_tilde)))
-    return own[0] / own[1][:, None], other[0] / other[1][:, None]
+    person, peer = ((g[pairs], length[pairs]) for g, length in ((audit.g, audit.length), (audit.g_tilde, audit.length_tilde)))
+    return person[0] / person[1][:, None], peer[0] / peer[1][:, None]
 
 
 def review_order(audit: ComparedPairs, top: int) -> Integers:
     """Return (top,) the first pairs to review: those with the same decision first, then by score."""
     first = np.zeros(0, dtype=np.int64)
     for part in blocks(len(audit.pair)):
-        some = np.concatenate([first, np.arange(part.start, min(part.stop, len(audit.pair)))])
-        other = audit.decision[some] != audit.decision_tilde[some]
-        first = some[np.lexsort((audit.individual[some], -audit.score[some], other))[:top]]
+        candidates = np.concatenate([first, np.arange(part.start, min(part.stop, len(audit.pair)))])
+        differs = audit.decision[candidates] != audit.decision_tilde[candidates]
+        first = candidates[np.lexsort((audit.individual[candidates], -audit.score[candidates], differs))[:top]]
     return first
 
 
@@ -237,9 +237,9 @@ def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
     names = np.array(audit.people.names)
     order = review_order(audit, top)
     features = np.array([feature.name for feature in schema.features])
-    who, matches = audit.individual[order], audit.matches
+    person, matches = audit.individual[order], audit.matches
     return pd.DataFrame({
-        "row": who, "group": names[audit.people.groups[who]], "counterpart": audit.counterpart[order],
+        "row": person, "group": names[audit.people.groups[person]], "counterpart": audit.counterpart[order],
         "other": names[matches.other[audit.pair[order]]], "score": audit.score[order],
         "regime": regimes(audit.score[order], audit.decision[order] == audit.decision_tilde[order], audit.threshold),
         "decision": audit.decision[order], "its decision": audit.decision_tilde[order],
@@ -281,8 +281,8 @@ def triviality(audit: ComparedPairs, good: int = 1, *, valued: bool = False) -> 
 
     good: the class that is the favourable decision.   valued: the model gives values, and no probabilities.
     """
-    who, first = np.unique(audit.individual, return_index=True)
-    labels, probability = audit.people.labels[who], audit.probability[first]
+    person, first = np.unique(audit.individual, return_index=True)
+    labels, probability = audit.people.labels[person], audit.probability[first]
     return Triviality(
         variance=float("nan") if valued else float(probability.var()),
         positive=float((audit.decision[first] == good).mean()),

@@ -53,9 +53,9 @@ class People:
     @property
     def determines(self) -> tuple[Any, ...]:
         """Everything that describes these people, as arrays and JSON values: the key of stored results."""
-        of = self.domain
-        fed = () if of is None else (of.start, of.width, of.one_hot)
-        return self.values, self.labels, self.groups, list(self.names), *fed
+        domain = self.domain
+        encoding = () if domain is None else (domain.start, domain.width, domain.one_hot)
+        return self.values, self.labels, self.groups, list(self.names), *encoding
 
     @cached_property
     def x(self) -> Array:
@@ -67,22 +67,22 @@ class People:
         values, domain = self.values[rows].astype(np.float64), self.domain
         if domain is None:
             return values
-        found = np.zeros((len(values), domain.columns))
-        found[:, domain.start[~domain.one_hot]] = values[:, ~domain.one_hot]
+        result = np.zeros((len(values), domain.columns))
+        result[:, domain.start[~domain.one_hot]] = values[:, ~domain.one_hot]
         ones = domain.start[domain.one_hot] + values[:, domain.one_hot].astype(np.int64)
-        np.put_along_axis(found, ones, 1.0, axis=1)
-        return found
+        np.put_along_axis(result, ones, 1.0, axis=1)
+        return result
 
     def distinct(self, columns: Integers) -> tuple[Array, Integers]:
         """Return the distinct values (D, F) of some network columns, and (N,) each person's position among them."""
-        place = identities(self.values, np.unique(self.features[columns]))
-        first = np.zeros(int(place.max(initial=-1)) + 1, dtype=np.int64)
-        for part in reversed(list(blocks(len(place)))):  # in reverse, so that of equal rows the first one is kept
-            first[place[part][::-1]] = np.arange(part.start, part.start + len(place[part]))[::-1]
-        found = Aside.of(len(first), len(columns))
+        position = identities(self.values, np.unique(self.features[columns]))
+        first = np.zeros(int(position.max(initial=-1)) + 1, dtype=np.int64)
+        for part in reversed(list(blocks(len(position)))):  # in reverse, so that of equal rows the first one is kept
+            first[position[part][::-1]] = np.arange(part.start, part.start + len(position[part]))[::-1]
+        result = Aside.of(len(first), len(columns))
         for part in blocks(len(first)):
-            found.put(part, self.inputs(first[part])[:, columns])
-        return found.values, place
+            result.put(part, self.inputs(first[part])[:, columns])
+        return result.values, position
 
     def take(self, rows: Integers) -> People:
         """Return only some of the rows (self if these are all rows in their order)."""
@@ -113,13 +113,13 @@ class Gathered:
 
     def people(self, names: tuple[str, ...] | None = None) -> People:
         """Return everybody.   names: as in `people_of`. Raises DataError as that does."""
-        found = sorted(self._names)
-        known = tuple(found) if names is None else names
-        _check_known(found, known)
-        place = np.array([known.index(name) for name in self._names])
+        names_sorted = sorted(self._names)
+        group_names = tuple(names_sorted) if names is None else names
+        _check_known(names_sorted, group_names)
+        index = np.array([group_names.index(name) for name in self._names])
         values, labels, groups = (side.values() for side in (self._values, self._labels, self._groups))
         return People(
-            values=values, labels=labels, groups=made(len(groups), np.int64, lambda part: place[groups[part]]), names=known,
+            values=values, labels=labels, groups=made(len(groups), np.int64, lambda part: index[groups[part]]), names=group_names,
             domain=self._domain,
         )
 
@@ -143,19 +143,19 @@ def people_of(
     check_table(frame)
     check_order(frame, sensitive, "sensitive_features")
     masks = groups_of(schema.with_missing(frame), sensitive)
-    known = tuple(masks) if names is None else names
-    _check_known(masks, known)
+    group_names = tuple(masks) if names is None else names
+    _check_known(masks, group_names)
     check_order(frame, y, "y")
     labels = np.where(schema.favoured(frame) if y is None else positives(y, schema, len(frame)), schema.good, 1 - schema.good)
     groups = np.zeros(len(frame), dtype=np.int64)
     for name, mask in masks.items():
-        groups[mask] = known.index(name)
+        groups[mask] = group_names.index(name)
     raw, domain = schema.raw(frame), schema.domain
     values = np.empty(raw.shape, dtype=np.float32)  # numbers become float32, and there are fewer than 2^24 categories
     for part in blocks(len(raw)):
         fed = schema.encode(raw[part])[:, domain.start]
         values[part] = np.where(domain.one_hot, raw[part], fed)
-    return People(values=values, labels=labels, groups=groups, names=known, domain=domain)
+    return People(values=values, labels=labels, groups=groups, names=group_names, domain=domain)
 
 
 def _check_known(names: Iterable[str], known: tuple[str, ...]) -> None:

@@ -49,18 +49,18 @@ def groups_drawn(groups: pd.DataFrame) -> list[str]:
 def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
     """Draw histograms of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
     matched = pairs[pairs["score"].notna()]
-    with figure(path, (8, 4.2)) as drawn:
-        (axis,) = drawn.axes
+    with figure(path, (8, 4.2)) as fig:
+        (axis,) = fig.axes
         edges = np.linspace(0, 1, BINS + 1)
-        for color, name, own in _of_groups(matched, groups):
-            heights = 100 * np.histogram(own["score"], edges)[0] / len(own)
-            axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(own):,} pairs)")
+        for color, name, group_pairs in _of_groups(matched, groups):
+            heights = 100 * np.histogram(group_pairs["score"], edges)[0] / len(group_pairs)
+            axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(group_pairs):,} pairs)")
             if len(groups) <= FILLED:
                 axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
-            axis.axvline(own["score"].mean(), color=color, lw=1, ls=":")
+            axis.axvline(group_pairs["score"].mean(), color=color, lw=1, ls=":")
         if "score within" in matched:
-            inside = matched.drop_duplicates("row")["score within"].dropna()
-            heights = 100 * np.histogram(inside, edges)[0] / max(len(inside), 1)
+            within_scores = matched.drop_duplicates("row")["score within"].dropna()
+            heights = 100 * np.histogram(within_scores, edges)[0] / max(len(within_scores), 1)
             axis.stairs(heights, edges, color="black", lw=1.2, label="everybody, within the own group (control)")
         _threshold_line(axis.axvline, threshold)
         axis.set_xlim(0, 1)
@@ -72,8 +72,8 @@ def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: P
 
 def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> None:
     """Draw the shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
-    with figure(path, (8, 4.2)) as drawn:
-        (axis,) = drawn.axes
+    with figure(path, (8, 4.2)) as fig:
+        (axis,) = fig.axes
         labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
                   "D": "D different decision, different reasons", "C": "C different decision, same reasons"}
         axis.stackplot(
@@ -91,8 +91,8 @@ def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> N
 def contributions(table: pd.DataFrame, path: Path) -> None:
     """Draw each feature's part of the mean squared score, in percent. table: feature, share; the largest first."""
     shown = table.head(BARS)
-    with figure(path, (8, 1.4 + 0.28 * len(shown))) as drawn:
-        (axis,) = drawn.axes
+    with figure(path, (8, 1.4 + 0.28 * len(shown))) as fig:
+        (axis,) = fig.axes
         bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color=REGIMES["B"])
         axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
         axis.set_yticks(np.arange(len(shown)), shown["feature"])
@@ -106,12 +106,12 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
 
 def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, path: Path) -> None:
     """Draw the cumulative distribution of the distance to the nearest counterpart. pairs: group, distance, matched or not."""
-    with figure(path, (8, 4.2)) as drawn:
-        (axis,) = drawn.axes
-        for color, name, own in _of_groups(pairs, groups):
-            near = np.sort(own["distance"])
-            share = 100 * np.arange(1, len(near) + 1) / len(near)
-            axis.step(np.append(0.0, near), np.append(0.0, share), where="post", color=color, lw=1.6, label=name)
+    with figure(path, (8, 4.2)) as fig:
+        (axis,) = fig.axes
+        for color, name, group_pairs in _of_groups(pairs, groups):
+            distances_sorted = np.sort(group_pairs["distance"])
+            share = 100 * np.arange(1, len(distances_sorted) + 1) / len(distances_sorted)
+            axis.step(np.append(0.0, distances_sorted), np.append(0.0, share), where="post", color=color, lw=1.6, label=name)
         if tau is not None:
             axis.axvline(tau, color="black", ls="--", lw=1.2, label=f"tau = {tau:g}: farther is unmatched")
         axis.set_xlim(left=0)
@@ -127,8 +127,8 @@ def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Pa
 
     table: group, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
     """
-    with figure(path, (7.5, 5)) as drawn:
-        (axis,) = drawn.axes
+    with figure(path, (7.5, 5)) as fig:
+        (axis,) = fig.axes
         colors = {table["group"].iloc[0]: "black", **dict(zip(groups, COLORS, strict=False))}
         table = table[table["group"].isin(colors) & table["cec"].notna()]
         for k, line in enumerate(table.to_dict(orient="records")):
@@ -152,9 +152,9 @@ def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Pa
 def _of_groups(pairs: pd.DataFrame, groups: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield the colour, name and pairs of every group that has pairs."""
     for color, name in zip(COLORS, groups, strict=False):
-        own = pairs[pairs["group"] == name]
-        if len(own):
-            yield color, name, own
+        group_pairs = pairs[pairs["group"] == name]
+        if len(group_pairs):
+            yield color, name, group_pairs
 
 
 def _threshold_line(line: Callable[..., Any], threshold: float) -> None:

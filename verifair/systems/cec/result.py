@@ -257,18 +257,18 @@ class CertifiedPairs(Shape):
         cls, found: CertifiedConsistency, measured: ComparedPairs, asked: Audited, *, file: Path | None, note: str | None
     ) -> CertifiedPairs:
         """Return the certified pairs of an audit, with row names as in their tables."""
-        sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
+        certified, chosen = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
         return cls(
             delta=found.delta, threshold=found.threshold, pairs=len(found.status), regime_A=found.candidates,
-            certified=int(sure.sum()), share=found.share if found.candidates else None,
+            certified=int(certified.sum()), share=found.share if found.candidates else None,
             unknown={reason: count for reason, count in found.reasons.items() if reason != ELSEWHERE},
-            largest_bound=float(found.bound[sure].max()) if sure.any() else None,
-            median_slack=float(np.median((found.bound - found.score)[sure])) if sure.any() else None,
+            largest_bound=float(found.bound[certified].max()) if certified.any() else None,
+            median_slack=float(np.median((found.bound - found.score)[certified])) if certified.any() else None,
             seconds=found.seconds, certificate_file=str(file) if file else None, found=found, note=note,
             people=pd.DataFrame({
-                "row": asked.rows[measured.individual[mine]], "counterpart": asked.reference_rows[measured.counterpart[mine]],
-                "status": found.status[mine], "reason": [str(reason) or None for reason in found.reason[mine]],
-                "score": found.score[mine], "bound": found.bound[mine],
+                "row": asked.rows[measured.individual[chosen]], "counterpart": asked.reference_rows[measured.counterpart[chosen]],
+                "status": found.status[chosen], "reason": [str(reason) or None for reason in found.reason[chosen]],
+                "score": found.score[chosen], "bound": found.bound[chosen],
             }),
         )
 
@@ -307,14 +307,14 @@ class CecResult(Result):
         inner: the same people beside the nearest of their own group, if that was measured.   seed: of random ties.
         more: the fields that all results have, and `certified`.
         """
-        belongs = measured.people.groups[measured.matches.individual]
-        names = [(k, name) for k, name in enumerate(measured.people.names) if (belongs == k).any()]
-        groups = [_findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool))]
-        groups += [_findings(measured, inner, name, belongs == k) for k, name in names]
+        group_of = measured.people.groups[measured.matches.individual]
+        names = [(k, name) for k, name in enumerate(measured.people.names) if (group_of == k).any()]
+        groups = [_findings(measured, inner, EVERYBODY, np.ones(len(group_of), dtype=bool))]
+        groups += [_findings(measured, inner, name, group_of == k) for k, name in names]
         between = by_group(measured)
         if asked.schema.outcome.of == "value":  # a value is not shown as a probability
-            nothing = np.full(len(measured.probability), np.nan)
-            measured = replace(measured, probability=nothing, probability_tilde=nothing)
+            nan = np.full(len(measured.probability), np.nan)
+            measured = replace(measured, probability=nan, probability_tilde=nan)
         review, thresholds = _review(measured, asked, max(top, REVIEWED)), sensitivity(measured)
         decides = triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value")
         follows = _rank_correlation(measured.score, measured.matches.of(measured.matches.distance, measured.pair))
@@ -371,15 +371,15 @@ class CecResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def trust(self) -> MeasuredTrust:
-        sure = self.certified
+        pairs = self.certified
         return MeasuredTrust(
-            proved=[f"regime A of {sure.certified:,} pairs within {units(sure.delta)}"] if sure and sure.certified else [],
+            proved=[f"regime A of {pairs.certified:,} pairs within {units(pairs.delta)}"] if pairs and pairs.certified else [],
             measured=["scores, decisions and regimes, on the rows of the table", "intervals, over people"],
         )
 
     def group_table(self) -> pd.DataFrame:
         """Return the groups in lines of numbers."""
-        return pd.DataFrame([one.flat() for one in self.groups])
+        return pd.DataFrame([group.flat() for group in self.groups])
 
     def attributions(self) -> pd.DataFrame:
         """Return every matched pair's normalised attributions by feature, the person's own first; the regimes compare these."""
@@ -406,23 +406,23 @@ def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) ->
 
     Words are stored as categories: for a million pairs they would otherwise take most of the table's memory.
     """
-    matches, called, names = audit.matches, asked.schema.class_names, audit.people.names
-    who, groups, labels, count = matches.individual, audit.people.groups, audit.people.labels, len(matches.row)
+    matches, class_names, names = audit.matches, asked.schema.class_names, audit.people.names
+    person, groups, labels, count = matches.individual, audit.people.groups, audit.people.labels, len(matches.row)
     columns: dict[str, Any] = {
-        "row": _called(who, asked.rows),
-        "group": _words(made(count, np.int16, lambda part: groups[who[part]]), names), "other": _words(matches.other, names),
-        "label": _words(made(count, np.int16, lambda part: labels[who[part]]), called),
-        "counterpart": _called(matches.row, asked.reference_rows), "distance": matches.distance, "ties": matches.ties,
+        "row": _row_names(person, asked.rows),
+        "group": _words(made(count, np.int16, lambda part: groups[person[part]]), names), "other": _words(matches.other, names),
+        "label": _words(made(count, np.int16, lambda part: labels[person[part]]), class_names),
+        "counterpart": _row_names(matches.row, asked.reference_rows), "distance": matches.distance, "ties": matches.ties,
     }
     if inner is not None:
         within = _spread(inner.score, inner.individual, len(audit.people))
-        columns["score within"] = made(count, float, lambda part: within[who[part]])
+        columns["score within"] = made(count, float, lambda part: within[person[part]])
     regime = made(len(audit.pair), np.int8, lambda part: places(audit, part))
     measured: dict[str, Any] = {
         "score": audit.score, "regime": regime, "decision": audit.decision, "its decision": audit.decision_tilde,
         "probability": audit.probability, "its probability": audit.probability_tilde,
     }
-    words = {"regime": tuple(REGIMES), "decision": called, "its decision": called}
+    words = {"regime": tuple(REGIMES), "decision": class_names, "its decision": class_names}
     for name, values in measured.items():
         spread = _spread(values, audit.pair, count)
         columns[name] = _words(spread, words[name]) if name in words else spread
@@ -433,9 +433,9 @@ def _spread(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
     """Return (count,) with the values (M,) at their places, ascending; elsewhere NaN, or -1 for whole numbers."""
     if len(place) == count:
         return values
-    found = made(count, values.dtype, lambda part: np.full(part.stop - part.start, -1 if values.dtype.kind == "i" else np.nan))
-    found[place] = values
-    return found
+    result = made(count, values.dtype, lambda part: np.full(part.stop - part.start, -1 if values.dtype.kind == "i" else np.nan))
+    result[place] = values
+    return result
 
 
 def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
@@ -445,32 +445,32 @@ def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
     return table.sort_values("distance", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine: Booleans) -> GroupFindings:
-    """Return the findings of one group.   mine: (P,) True for the pairs of its people."""
+def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, selected: Booleans) -> GroupFindings:
+    """Return the findings of one group.   selected: (P,) True for the pairs of its people."""
     matches = audit.matches
-    own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
-    near, ties = matches.distance[mine], matches.ties[own.pair]
-    measured = len(own.pair) > 0
-    inside, beyond = _beyond(own, inner)
+    pairs = replace_pairs(audit, np.flatnonzero(selected[audit.pair]))
+    distance, ties = matches.distance[selected], matches.ties[pairs.pair]
+    measured = len(pairs.pair) > 0
+    within, beyond = _beyond(pairs, inner)
     return GroupFindings(
-        name=name, people=len(np.unique(matches.individual[mine])), pairs=int(mine.sum()), matched=len(own.pair),
-        distance=(float(np.median(near)), float(np.quantile(near, 0.9)), float(near.max())),
-        twins=float((matches.distance[own.pair] == 0).mean()) if measured else None,
+        name=name, people=len(np.unique(matches.individual[selected])), pairs=int(selected.sum()), matched=len(pairs.pair),
+        distance=(float(np.median(distance)), float(np.quantile(distance, 0.9)), float(distance.max())),
+        twins=float((matches.distance[pairs.pair] == 0).mean()) if measured else None,
         ties=(float(np.median(ties)), int(ties.max())) if measured else (float("nan"), 0),
-        cec=interval(own, own.score) if measured else None,
-        pfr=interval(own, (~own.same_decision).astype(float)) if measured else None,
-        regimes=dict(zip(REGIMES, regime_shares(own, np.array([own.threshold]))[0].tolist(), strict=True)) if measured else {},
-        within=inside, beyond=beyond,
+        cec=interval(pairs, pairs.score) if measured else None,
+        pfr=interval(pairs, (~pairs.same_decision).astype(float)) if measured else None,
+        regimes=dict(zip(REGIMES, regime_shares(pairs, np.array([pairs.threshold]))[0].tolist(), strict=True)) if measured else {},
+        within=within, beyond=beyond,
     )
 
 
-def _beyond(own: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
+def _beyond(pairs: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
     """Return the mean score of these people within their group, and the excess of their scores across groups."""
-    kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
+    kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, pairs.individual))
     if inner is None or not len(kept):
         return float("nan"), None
     control = replace_pairs(inner, kept)
-    return float(control.score.mean()), excess(own, control)
+    return float(control.score.mean()), excess(pairs, control)
 
 
 def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
@@ -487,16 +487,16 @@ def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
     """Return `to_review` with the tables' row names, decisions in words, and the attributions of the two features that differ
     most."""
     schema, table = asked.schema, to_review(audit, asked.schema, top)
-    at = review_order(audit, top)
-    own, other = reasons(audit, at)
+    order = review_order(audit, top)
+    person, peer = reasons(audit, order)
     table["reasons"] = [
-        "; ".join(f"{schema.features[v].name} {own[n, v]:+.2f} / {other[n, v]:+.2f}" for v in most)
-        for n, most in enumerate(audit.most[at])
+        "; ".join(f"{schema.features[v].name} {person[n, v]:+.2f} / {peer[n, v]:+.2f}" for v in most)
+        for n, most in enumerate(audit.most[order])
     ]
     table["row"] = asked.rows[table["row"]]
     table["counterpart"] = asked.reference_rows[table["counterpart"]]
     for column in ("decision", "its decision"):
-        table[column] = [schema.class_names[int(one)] for one in table[column]]
+        table[column] = [schema.class_names[int(code)] for code in table[column]]
     return table
 
 
@@ -508,13 +508,13 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 
 def _words(places: npt.NDArray[np.integer], names: tuple[str, ...]) -> pd.Categorical:
     """Return (P,) the names at these places; names may be equal, as a schema may give both outcomes the same name."""
-    known = list(dict.fromkeys(names))
-    code = np.array([*(known.index(name) for name in names), -1])  # the last is the code of a missing name
-    kind = np.int8 if len(known) < 128 else np.int32
-    return pd.Categorical.from_codes(made(len(places), kind, lambda part: code[places[part]]), known)
+    distinct = list(dict.fromkeys(names))
+    code = np.array([*(distinct.index(name) for name in names), -1])  # the last is the code of a missing name
+    kind = np.int8 if len(distinct) < 128 else np.int32
+    return pd.Categorical.from_codes(made(len(places), kind, lambda part: code[places[part]]), distinct)
 
 
-def _called(row: Integers, names: pd.Index) -> Any:
+def _row_names(row: Integers, names: pd.Index) -> Any:
     """Return (P,) names of rows, None for -1; as objects if any is None, so that 308 does not become 308.0."""
     if (row < 0).any():
         return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)

@@ -48,26 +48,26 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
         schema.steps([])  # raises SchemaError, before the work, for a schema without units
     inner, certified, interrupted = None, None, None
     with Parts.of(work) as parts:
-        asked = _asked(settings, subject, work.seed)
+        asked = _audited(settings, subject, work.seed)
         label = f"explanations {', '.join(asked.protected)}"
         try:
             with work.bar(label) as progress:
-                tell = work.stopping(label, progress)
-                how: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": tell, "parts": parts}
-                measured = audit(network, asked.reference, asked.people, settings, **how)
+                report = work.stopping(label, progress)
+                options: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": report, "parts": parts}
+                measured = audit(network, asked.reference, asked.people, settings, **options)
                 if settings.within:
-                    inner = control(network, asked.reference, measured, settings, **how)
+                    inner = control(network, asked.reference, measured, settings, **options)
         except KeyboardInterrupt:
-            kept = "" if parts.again else ": nothing is kept; --rows N audits a sample"
-            raise Interrupted(f"interrupted during {label}{kept}") from None
+            note = "" if parts.again else ": nothing is kept; --rows N audits a sample"
+            raise Interrupted(f"interrupted during {label}{note}") from None
     if settings.certify is not None:
         try:
             with work.bar(f"certified pairs {', '.join(asked.protected)}") as progress:
-                found = certify_consistency(
+                consistency = certify_consistency(
                     network, schema, measured, asked.reference, asked.people, settings.certify, budget=work.budget(),
                     jobs=work.jobs, progress=progress,
                 )
-            certified = CertifiedPairs.of(found, measured, asked, **_saved(found, work))
+            certified = CertifiedPairs.of(consistency, measured, asked, **_saved(consistency, work))
         except KeyboardInterrupt:
             interrupted = parts.told("what was measured until then is kept")
     parts.whole = interrupted is None
@@ -105,42 +105,42 @@ def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None
             gathered.add(people_of(schema, chunk.frame, chunk.groups, schema.favoured(chunk.frame, names=labels)))
             return chunk.frame.index, chunk.audit, chunk.audited, chunk.dropped
 
-        called, audit, audited, dropped = zip(*read_rows(settings, subject, "cec", read, rows), strict=True)
+        row_names, audit, audited, dropped = zip(*read_rows(settings, subject, "cec", read, rows), strict=True)
         people = gathered.people(names)
     return _Read(
-        people=people, rows=called[0].append(list(called[1:])), audit=np.concatenate(audit), audited=audited[0],
+        people=people, rows=row_names[0].append(list(row_names[1:])), audit=np.concatenate(audit), audited=audited[0],
         dropped=sum(dropped),
     )
 
 
-def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
+def _audited(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     """Return the people and their reference. Raises QueryError, DataError, SchemaError for settings that do not fit the tables."""
     schema = subject.schema
     columns = merit_columns(schema)
     try:
-        own = table = None if settings.reference else _read(settings, subject)
+        audited = pool = None if settings.reference else _read(settings, subject)
         if settings.reference is not None:
-            other = replace(subject, data=Stream.of(settings.reference), dataset=None)
-            table = _read(settings.model_copy(update={"audit": "all"}), other)
-        assert table is not None
-        reference = Reference.of(table.people, columns)
+            reference_subject = replace(subject, data=Stream.of(settings.reference), dataset=None)
+            pool = _read(settings.model_copy(update={"audit": "all"}), reference_subject)
+        assert pool is not None
+        reference = Reference.of(pool.people, columns)
     except DataError as error:  # the error has to name the table
         if settings.reference is None or str(error).startswith(f"{settings.reference}:"):
             raise
         raise DataError(f"--reference {settings.reference}: {error}") from None
-    own = own or _read(settings, subject, table.people.names)
-    chosen, words = _chosen(own, settings.rows, seed)
+    audited = audited or _read(settings, subject, pool.people.names)
+    chosen, words = _chosen(audited, settings.rows, seed)
     return Audited(
-        schema=schema, people=own.people.take(chosen), reference=reference, rows=own.rows[chosen], reference_rows=table.rows,
-        words=words, apart=settings.reference, dropped=own.dropped + (0 if table is own else table.dropped),
-        protected=tuple(dict.fromkeys(settings.protected)), merit=tuple(one.name for one in schema.features if one.merit),
+        schema=schema, people=audited.people.take(chosen), reference=reference, rows=audited.rows[chosen], reference_rows=pool.rows,
+        words=words, apart=settings.reference, dropped=audited.dropped + (0 if pool is audited else pool.dropped),
+        protected=tuple(dict.fromkeys(settings.protected)), merit=tuple(f.name for f in schema.features if f.merit),
     )
 
 
-def _chosen(own: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
+def _chosen(table: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
     """Return the positions of the audited rows, and a description of them."""
-    asked = np.flatnonzero(own.audit)
-    if sample is None or sample >= len(asked):
-        return asked, own.audited
-    chosen = np.random.default_rng(seed).choice(asked, size=sample, replace=False)
-    return np.sort(chosen), drawn(sample, f"{len(asked):,} ({own.audited})", seed)
+    audited = np.flatnonzero(table.audit)
+    if sample is None or sample >= len(audited):
+        return audited, table.audited
+    chosen = np.random.default_rng(seed).choice(audited, size=sample, replace=False)
+    return np.sort(chosen), drawn(sample, f"{len(audited):,} ({table.audited})", seed)

@@ -38,27 +38,27 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     evidence: list[Evidence] = []
     answers: list[dict[str, Any]] = []
     for n, name in enumerate(names):
-        split = {one: cuts for one, cuts in settings.split.items() if one == name}
+        split = {column: cuts for column, cuts in settings.split.items() if column == name}
         share = replace(work, top=SHOWN, checks=1 - PROOFS / (len(names) - n))
-        found = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
-        statements += _measured(name, found)
-        if found.certified is not None:
-            proof, said = _certified(found.certified, subject, name, work)
+        result = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
+        statements += _measured(name, result)
+        if result.certified is not None:
+            proof, proof_statements = _certified(result.certified, subject, name, work)
             evidence += [proof] if proof is not None else []
-            statements += said
-        pictures += _pictures(n, name, found)
-        tables += [_groups(name, found), _review(name, found)]
-        answers.append({"protected": name, **found.model_dump(exclude=UNSAID)})
-    asked = len(found.asked.people)
-    who = f"all {everybody:,} people of the table"
+            statements += proof_statements
+        pictures += _pictures(n, name, result)
+        tables += [_groups(name, result), _review(name, result)]
+        answers.append({"protected": name, **result.model_dump(exclude=UNSAID)})
+    asked = len(result.asked.people)
+    description = f"all {everybody:,} people of the table"
     if asked < everybody:
-        who = drawn(asked, f"the table's {everybody:,} people", work.seed)
-    rows = who + subject.without
+        description = drawn(asked, f"the table's {everybody:,} people", work.seed)
+    rows = description + subject.without
     return Section(
         **SYSTEM.heading,
         method=(
             f"Asked of {rows}: each is compared with the person of every other group who has the same true outcome and is nearest "
-            f"in merit ({', '.join(found.query.merit)}). Reasons are {found.query.attributions}. Above a "
+            f"in merit ({', '.join(result.query.merit)}). Reasons are {result.query.attributions}. Above a "
             f"score of {settings.threshold:g}, reasons count as different. Measured on these rows; the certified part is proved "
             "for everybody near each pair."
         ),
@@ -73,23 +73,23 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
 
 
 def _measured(name: str, found: CecResult) -> Iterator[Statement]:
-    one = found.everybody
-    if not one.matched:
+    total = found.everybody
+    if not total.matched:
         text = f"{name}: nobody has a comparable counterpart in another group; allow a larger tau."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH)
         return
-    other, hidden = percent(one.regimes["C"] + one.regimes["D"]), percent(one.regimes["B"])
+    pfr, hidden = percent(total.regimes["C"] + total.regimes["D"]), percent(total.regimes["B"])
     shares = (
-        f"Of {one.matched:,} pairs from different groups, {other} are decided differently, and {hidden} alike, but for different "
+        f"Of {total.matched:,} pairs from different groups, {pfr} are decided differently, and {hidden} alike, but for different "
         "reasons; the two people of a pair may differ in everything but merit"
     )
-    excess = one.beyond
+    excess = total.beyond
     if excess is None:
         text = f"{name}: it is not known whether the group adds to the difference of reasons, as nobody was compared within "
         text += f"their own group. {shares}."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN, headline=True)
     else:
-        more = (
+        difference = (
             f"{name}: reasons differ by {excess.mean:+.3f} more across groups than among comparable people of the same group "
             f"({excess.low:+.3f} to {excess.high:+.3f}, 95 %"
         )
@@ -97,35 +97,35 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
         adds = "the group adds to the difference" if clear else "it is not clear whether the group adds anything"
         adds = "the group adds nothing to the difference" if excess.high <= 0 else adds
         yield Statement(
-            text=f"{more}; scores run from 0 to 1): {adds}. {shares}.",
+            text=f"{difference}; scores run from 0 to 1): {adds}. {shares}.",
             standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN, headline=True,
-            brief=f"{more}, {one.matched:,} pairs): {adds}.",
+            brief=f"{difference}, {total.matched:,} pairs): {adds}.",
         )
-    if one.matched < one.pairs:
-        text = f"{name}: {of(one.pairs - one.matched, one.pairs)} pairs have no counterpart within tau, and are left out."
+    if total.matched < total.pairs:
+        text = f"{name}: {of(total.pairs - total.matched, total.pairs)} pairs have no counterpart within tau, and are left out."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN)
 
 
 def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, list[Statement]]:
     """Return the proofs and statements about pairs that keep the same decision and reasons wherever both people move within
     delta."""
-    count, there = found.certified, where(found.delta)
+    count, nearby = found.certified, where(found.delta)
     if not count:
-        why = "there is none" if not found.regime_A else f"none of {found.regime_A:,} could be certified: {unproved(found)}"
-        text = f"{name}: no pair of people decided alike for like reasons is proved to stay so {there}: {why}."
+        reason = "there is none" if not found.regime_A else f"none of {found.regime_A:,} could be certified: {unproved(found)}"
+        text = f"{name}: no pair of people decided alike for like reasons is proved to stay so {nearby}: {reason}."
         return None, [Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN)]
     proof = work.keep(
         f"cec-{called(name)}.json.gz", found.found.certificate,
-        f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {there}.",
+        f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {nearby}.",
         subject.network, subject.schema,
     )
-    rest, at = found.regime_A - count, standing(proof)
-    text = f"{firmly(at)}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {there}."
-    said = [Statement(text=text, standing=at, tone=Tone.PLAIN if rest else Tone.GOOD)]
+    rest, rank = found.regime_A - count, standing(proof)
+    text = f"{firmly(rank)}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {nearby}."
+    statements = [Statement(text=text, standing=rank, tone=Tone.PLAIN if rest else Tone.GOOD)]
     if rest:
         text = f"Not proved for the other {of(rest, found.regime_A)} pairs by {name}: {unproved(found)}."
-        said.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN))
-    return proof, said
+        statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN))
+    return proof, statements
 
 
 def _pictures(n: int, name: str, found: CecResult) -> Iterator[Picture]:

@@ -35,7 +35,7 @@ NAMED = 5
 FOLLOWS = 0.1
 """A rank correlation from which scores are said to grow with the distance."""
 OTHER_THRESHOLDS = (0.25, 0.5, 0.75)
-WHY = {
+REASON_WORDS = {
     LEAVES: "some rows of the neighbourhoods are in another regime",
     DECISION: "the decision could not be bounded",
     SCORE: "the score could not be bounded",
@@ -69,12 +69,12 @@ def show(result: CecResult, console: Console) -> None:
 
 def tables(result: CecResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table; `write` writes the attributions."""
-    found = {
+    files = {
         "groups.csv": result.group_table(), "between-groups.csv": result.between_groups, "features.csv": result.features,
         "review.csv": result.review, "thresholds.csv": result.thresholds, "pairs.csv": result.pairs,
         "unmatched.csv": result.unmatched,
     }
-    return found | ({} if result.certified is None else {"certified.csv": result.certified.people})
+    return files | ({} if result.certified is None else {"certified.csv": result.certified.people})
 
 
 def write(result: CecResult, folder: Path) -> None:
@@ -86,10 +86,10 @@ def write(result: CecResult, folder: Path) -> None:
 
 def _about(found: CecResult) -> str:
     asked = found.asked
-    whom = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
+    pool = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
     dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
     return (
-        f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {whom}, by "
+        f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {pool}, by "
         f"merit ({', '.join(asked.merit)}). Reasons: {found.query.attributions}.{dropped}"
     )
 
@@ -99,8 +99,8 @@ def _notes(found: CecResult) -> list[str]:
     asked = found.asked
     pool = asked.reference.people
     merit = pool.values[:, np.unique(pool.features[asked.reference.columns])]
-    alike = "note: everybody has the same merit, so all people of another group with the same label are equally near"
-    return ([] if np.ptp(merit, axis=0).any() else [alike]) + [
+    note = "note: everybody has the same merit, so all people of another group with the same label are equally near"
+    return ([] if np.ptp(merit, axis=0).any() else [note]) + [
         f"note: {name!r} is merit and also defines the groups, so counterparts always differ in it; declare it no merit"
         for name in asked.protected if name in asked.merit
     ]
@@ -120,7 +120,7 @@ def _certified_lines(found: CertifiedPairs) -> list[str | None]:
 
 def unproved(found: CertifiedPairs) -> str:
     """Return the number of pairs in regime A that are not certified, by reason: "12 (time was up)"."""
-    return ", ".join(f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown)
+    return ", ".join(f"{found.unknown[reason]:,} ({text})" for reason, text in REASON_WORDS.items() if reason in found.unknown)
 
 
 def where(delta: float) -> str:
@@ -134,28 +134,28 @@ def overview(found: CecResult) -> Grid:
         return _short(found.groups, found.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column("")
-    for one in found.groups:
-        grid.add_column(one.name, justify="right")
+    for group in found.groups:
+        grid.add_column(group.name, justify="right")
     lines = {
-        "people": [f"{one.people:,}" for one in found.groups],
-        "with a counterpart": [percent(one.coverage) for one in found.groups],
-        "distance, median": [cell(one.distance[0]) for one in found.groups],
-        "  90 % and largest": [f"{cell(one.distance[1])}, {cell(one.distance[2])}" for one in found.groups],
-        "with equal merit": [percent(one.twins) for one in found.groups],
-        "nearest: median (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
-        "mean score (CEC)": [cell(one.cec.mean if one.cec else None, ".3f") for one in found.groups],
-        "  95 %": [_ends(one.cec) for one in found.groups],
-        "other decision (PFR)": [percent(one.pfr.mean if one.pfr else None) for one in found.groups],
-        "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
+        "people": [f"{group.people:,}" for group in found.groups],
+        "with a counterpart": [percent(group.coverage) for group in found.groups],
+        "distance, median": [cell(group.distance[0]) for group in found.groups],
+        "  90 % and largest": [f"{cell(group.distance[1])}, {cell(group.distance[2])}" for group in found.groups],
+        "with equal merit": [percent(group.twins) for group in found.groups],
+        "nearest: median (most)": [f"{group.ties[0]:g} ({group.ties[1]:,})" for group in found.groups],
+        "mean score (CEC)": [cell(group.cec.mean if group.cec else None, ".3f") for group in found.groups],
+        "  95 %": [_ends(group.cec) for group in found.groups],
+        "other decision (PFR)": [percent(group.pfr.mean if group.pfr else None) for group in found.groups],
+        "  95 %, in %": [_ends(group.pfr, percent=True) for group in found.groups],
     }
     if found.controlled:
-        lines["mean score in group"] = [cell(one.within) for one in found.groups]
-        lines["  excess across, 95 %"] = [_ends(one.beyond) for one in found.groups]
+        lines["mean score in group"] = [cell(group.within) for group in found.groups]
+        lines["  excess across, 95 %"] = [_ends(group.beyond) for group in found.groups]
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
     for letter, meaning in SHORT.items():
-        grid.add_row(f"{letter} {meaning}", *(percent(one.regimes.get(letter)) for one in found.groups))
+        grid.add_row(f"{letter} {meaning}", *(percent(group.regimes.get(letter)) for group in found.groups))
     return grid
 
 
@@ -164,11 +164,11 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
     grid.add_column(", ".join(protected), min_width=9, overflow="fold")
     for column in ("people", "matched", "CEC", "within", "PFR", *REGIMES):
         grid.add_column(column, justify="right")
-    for one in groups:
-        cec, pfr = (None if interval is None else interval.mean for interval in (one.cec, one.pfr))
-        shares = [percent(one.regimes.get(letter)) for letter in REGIMES]
+    for group in groups:
+        cec, pfr = (None if interval is None else interval.mean for interval in (group.cec, group.pfr))
+        shares = [percent(group.regimes.get(letter)) for letter in REGIMES]
         grid.add_row(
-            _brief(one.name, protected), f"{one.people:,}", percent(one.coverage), cell(cec), cell(one.within),
+            _brief(group.name, protected), f"{group.people:,}", percent(group.coverage), cell(cec), cell(group.within),
             percent(pfr), *shares,
         )
     return grid
@@ -176,12 +176,12 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
 
 def everybody_line(found: CecResult) -> str | None:
     """Return figures about everybody that the table with a line for each group lacks; None beside the other table."""
-    one = found.everybody
+    everybody = found.everybody
     if len(found.groups) <= WIDE + 1:
         return None
-    near = f"Nearest counterparts: median {cell(one.distance[0])}, 90 % up to {cell(one.distance[1])}, "
-    near += f"largest {cell(one.distance[2])}; {percent(one.twins)} of the matched have one of equal merit. "
-    return near + f"Everybody, 95 %: CEC {_ends(one.cec)}, PFR {_ends(one.pfr, percent=True)} %."
+    line = f"Nearest counterparts: median {cell(everybody.distance[0])}, 90 % up to {cell(everybody.distance[1])}, "
+    line += f"largest {cell(everybody.distance[2])}; {percent(everybody.twins)} of the matched have one of equal merit. "
+    return line + f"Everybody, 95 %: CEC {_ends(everybody.cec)}, PFR {_ends(everybody.pfr, percent=True)} %."
 
 
 def legend() -> str:
@@ -231,24 +231,24 @@ def features_grid(found: CecResult) -> Grid:
 
 
 def _name(feature: str, found: CecResult) -> str:
-    described = found.described[feature]
-    marks = [mark for mark, true in (("merit", described.merit), ("protected", described.protected)) if true]
+    spec = found.described[feature]
+    marks = [mark for mark, applies in (("merit", spec.merit), ("protected", spec.protected)) if applies]
     return feature + (f" ({', '.join(marks)})" if marks else "")
 
 
 def review_grid(found: CecResult) -> Grid:
     """Return the table of pairs to look at first: the same decision for the most different reasons."""
     reference = found.asked.apart.name if found.asked.apart else None
-    where = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
-    grid = Grid(title=f"To review first ({where})", title_justify="left")
+    description = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
+    grid = Grid(title=f"To review first ({description})", title_justify="left")
     for column in ("row", "like row", "score"):
         grid.add_column(column, justify="right")
     for column in ("regime", "decision", "reasons (own / counterpart's)"):
         grid.add_column(column)
     for line in found.review.head(found.top).to_dict(orient="records"):
-        both = line["decision"] if line["decision"] == line["its decision"] else f"{line['decision']} / {line['its decision']}"
+        decisions = line["decision"] if line["decision"] == line["its decision"] else f"{line['decision']} / {line['its decision']}"
         grid.add_row(
-            str(line["row"]), str(line["counterpart"]), f"{line['score']:.3f}", str(line["regime"]), both,
+            str(line["row"]), str(line["counterpart"]), f"{line['score']:.3f}", str(line["regime"]), decisions,
             line["reasons"].replace("; ", "\n"),
         )
     return grid
@@ -275,8 +275,8 @@ def model_line(found: CecResult) -> str:
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
     line = f"The model decides positively on {percent(model.positive)} of the matched people{variance}{auc}."
-    why = model.hardly_decides
-    return line if why is None else f"{line} Caution: {why}, so a low CEC says little."
+    reason = model.hardly_decides
+    return line if reason is None else f"{line} Caution: {reason}, so a low CEC says little."
 
 
 def distance_line(found: CecResult) -> str | None:
@@ -291,24 +291,24 @@ def distance_line(found: CecResult) -> str | None:
 
 def within_line(found: CecResult) -> str | None:
     """Return the line that compares scores across groups with those within groups; None if these were not measured."""
-    one = found.everybody
-    if not found.controlled or one.beyond is None:
+    everybody = found.everybody
+    if not found.controlled or everybody.beyond is None:
         return None
-    line = f"Comparable people of the same group have a mean score of {one.within:.3f}. Across groups it differs by "
-    line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
-    if one.beyond.low <= 0:
+    line = f"Comparable people of the same group have a mean score of {everybody.within:.3f}. Across groups it differs by "
+    line += f"{everybody.beyond.mean:+.3f} ({everybody.beyond.low:+.3f} .. {everybody.beyond.high:+.3f})."
+    if everybody.beyond.low <= 0:
         line += " It is not clear whether the groups add anything: within a group, other features than merit make scores as well."
     return line
 
 
 def ties_line(found: CecResult) -> str:
-    one = found.everybody
-    if one.ties[1] <= 1:
+    everybody = found.everybody
+    if everybody.ties[1] <= 1:
         return "Each person has exactly one nearest counterpart in every other group."
     first = found.query.ties == "first"
     rule = "the first in the table is taken (--ties first)" if first else "one is drawn with --seed (--ties random)"
     rows = len(np.unique(found.measured.counterpart))
-    how_many = f"up to {one.ties[1]:,}" if one.ties[0] < 2 else f"{one.ties[0]:g} or more (half of them)"
+    how_many = f"up to {everybody.ties[1]:,}" if everybody.ties[0] < 2 else f"{everybody.ties[0]:g} or more (half of them)"
     return (
         f"Pairs have {how_many} equally near counterparts: {rule}, so scores depend on that rule; "
         f"{rows:,} rows serve as counterparts."

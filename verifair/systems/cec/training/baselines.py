@@ -82,11 +82,11 @@ def _merit_only(order: Order) -> TrainedDecider:
     """Train with all columns but merit at 0, and then set their weights to 0: the network takes all columns and uses merit
     alone."""
     people = order.people
-    seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
-    network = _plain(people.fed(people.x * seen), order.loop)
-    first, *above = network.layers
+    is_merit = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
+    network = _plain(people.fed(people.x * is_merit), order.loop)
+    first, *rest = network.layers
     return TrainedDecider(
-        method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above), rounding=None)
+        method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * is_merit), *rest), rounding=None)
     )
 
 
@@ -109,9 +109,9 @@ def _agarwal(order: Order) -> TrainedDecider:
     def train(x: Array, labels: Integers, weights: Array) -> Network:
         return _fitted(x, order.loop, CrossEntropy(labels, weights=weights))
 
-    found = reduce(order.people, train)
-    note = f"{len(found.networks)} networks of {found.trainings} trained in {ROUNDS} rounds"
-    return TrainedDecider(method="agarwal", network=found.expected, rule=found.rule(), notes=(note,))
+    mixture = reduce(order.people, train)
+    note = f"{len(mixture.networks)} networks of {mixture.trainings} trained in {ROUNDS} rounds"
+    return TrainedDecider(method="agarwal", network=mixture.expected, rule=mixture.rule(), notes=(note,))
 
 
 def _adversarial(order: Order) -> TrainedDecider:

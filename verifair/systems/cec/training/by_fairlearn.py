@@ -110,16 +110,16 @@ def reduce(people: People, train: Train) -> Randomised:
 
     Every group needs people of both labels. A round whose answer is one label for everybody yields a constant network.
     """
-    found = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=ALLOWED), eps=ALLOWED, max_iter=ROUNDS, nu=TIGHT)
+    result = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=ALLOWED), eps=ALLOWED, max_iter=ROUNDS, nu=TIGHT)
     with warnings.catch_warnings():  # fairlearn 0.15 extends Series by .at, which pandas 3 deprecates
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
-        found.fit(people.x, people.labels, sensitive_features=people.groups)
-    probabilities = found.weights_.reindex(found.predictors_.index).to_numpy(dtype=float)
+        result.fit(people.x, people.labels, sensitive_features=people.groups)
+    probabilities = result.weights_.reindex(result.predictors_.index).to_numpy(dtype=float)
     used = np.flatnonzero(probabilities > 0)
-    members = [found.predictors_.iloc[t] for t in used]
-    shape = next(one.network_ for one in found.predictors_ if isinstance(one, _Trained))
+    members = [result.predictors_.iloc[t] for t in used]
+    shape = next(model.network_ for model in result.predictors_ if isinstance(model, _Trained))
     networks = tuple(
-        constant(shape, bool(one.constant)) if isinstance(one, DummyClassifier) else one.network_ for one in members
+        constant(shape, bool(model.constant)) if isinstance(model, DummyClassifier) else model.network_ for model in members
     )
     chosen = probabilities[used]
-    return Randomised(networks=networks, probabilities=chosen / chosen.sum(), trainings=found.n_oracle_calls_)
+    return Randomised(networks=networks, probabilities=chosen / chosen.sum(), trainings=result.n_oracle_calls_)

@@ -69,18 +69,18 @@ class Consistent:
     silent: float
 
     @classmethod
-    def of(cls, network: Network, explained: TrainingPeople) -> Consistent:
+    def of(cls, network: Network, people: TrainingPeople) -> Consistent:
         """Measure with the exact path integral."""
-        settings = CecSettings(tau=explained.tau)
-        found = audit(network, explained.reference, explained.held_out, settings)
-        inner = control(network, explained.reference, found, settings)
-        trivial = triviality(found)
+        settings = CecSettings(tau=people.tau)
+        pairs = audit(network, people.reference, people.held_out, settings)
+        inner = control(network, people.reference, pairs, settings)
+        trivial = triviality(pairs)
         return cls(
-            cec=float(found.score.mean()),
-            excess=float(found.score.mean() - inner.score.mean()),
-            flips=float((~found.same_decision).mean()),
-            hidden=float((found.regime == "B").mean()),
-            matched=found.matches.coverage,
+            cec=float(pairs.score.mean()),
+            excess=float(pairs.score.mean() - inner.score.mean()),
+            flips=float((~pairs.same_decision).mean()),
+            hidden=float((pairs.regime == "B").mean()),
+            matched=pairs.matches.coverage,
             variance=trivial.variance,
             positive=trivial.positive,
             auc=trivial.auc,
@@ -115,22 +115,22 @@ def train(
     schema = two_classes(dataset)
     settings = CecTrainingSettings.of(schema, sensitive=sensitive, consistency=consistency or ConsistencyTerms(), **choices)
     task = TrainingTask.of(dataset, schema, settings)
-    explained = TrainingPeople.of(schema, dataset, settings)
+    compared = TrainingPeople.of(schema, dataset, settings)
 
     from verifair.systems.cec.training.floors import fit_above_floors  # these import torch
     from verifair.systems.cec.training.loss import CecObjective
     from verifair.training.objectives import CrossEntropy
 
     prediction = CrossEntropy(task.rows.labels, class_weight=settings.class_weight)
-    terms, reference = settings.consistency, explained.reference
+    terms, reference = settings.consistency, compared.reference
     if terms.auc_loss is None:
         within = match_within(reference, reference.people, tau=terms.tau) if terms.lambda_excess else None
-        model = task.train(CecObjective(prediction, reference, explained.matches, terms, within), progress)
+        model = task.train(CecObjective(prediction, reference, compared.matches, terms, within), progress)
     else:
         people, columns = reference.people, reference.columns
         model = task.measured(*fit_above_floors(
             people, columns, settings, terms, class_weight=settings.class_weight, progress=progress,
         ))
     plain = task.train(prediction)  # takes a fifth of the time, and shows the effect of the fairness term
-    before, after = (Consistent.of(network_of(one.weights), explained) for one in (plain, model))
-    return replace(model, report=ConsistencyReport(**vars(model.report), consistency=after, plain=before))
+    plain_scores, scores = (Consistent.of(network_of(trained.weights), compared) for trained in (plain, model))
+    return replace(model, report=ConsistencyReport(**vars(model.report), consistency=scores, plain=plain_scores))

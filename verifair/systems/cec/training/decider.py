@@ -62,15 +62,15 @@ def audit_decider(
     network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:
         matches = match(reference, people)
-    who, whom = matches.individual[matches.matched], matches.row[matches.matched]
+    person, counterpart = matches.individual[matches.matched], matches.row[matches.matched]
     seen, pool = decider.seen(people), decider.seen(reference.people)
-    baseline = Reference.of(pool, reference.columns).baseline(seen)[who]
+    baseline = Reference.of(pool, reference.columns).baseline(seen)[person]
     own, other = (
         Explanations(
             g=explanations(decider.network, inputs.x[rows], baseline), decision=decider.decide(side, seed)[rows],
             probability=decider.score(side)[rows],
         )
-        for inputs, side, rows, seed in ((seen, people, who, 0), (pool, reference.people, whom, 1))
+        for inputs, side, rows, seed in ((seen, people, person, 0), (pool, reference.people, counterpart, 1))
     )
     return scored(people, matches, [(slice(None), own, other)], method=decider.method, seed=None if decider.rule is None else 0)
 
@@ -86,16 +86,16 @@ def mixture(networks: Sequence[Network], weights: Array) -> Network:
     layers = []
     for k in range(len(first.layers)):
         parts = [network.layers[k] for network in networks]
-        last = k == len(first.layers) - 1
-        matrices = [p * part.weight if last else part.weight for p, part in zip(weights, parts, strict=True)]
-        if last and k > 0:
+        is_last = k == len(first.layers) - 1
+        matrices = [p * part.weight if is_last else part.weight for p, part in zip(weights, parts, strict=True)]
+        if is_last and k > 0:
             weight = np.hstack(matrices)
         elif k == 0:
-            weight = np.sum(matrices, axis=0) if last else np.vstack(matrices)
+            weight = np.sum(matrices, axis=0) if is_last else np.vstack(matrices)
         else:
             weight = block_diag(*matrices)
-        bias = np.tensordot(weights, [part.bias for part in parts], 1) if last else np.concatenate([part.bias for part in parts])
-        slope = np.ones(len(bias)) if last else np.concatenate([part.slope for part in parts])
+        bias = np.tensordot(weights, [part.bias for part in parts], 1) if is_last else np.concatenate([part.bias for part in parts])
+        slope = np.ones(len(bias)) if is_last else np.concatenate([part.slope for part in parts])
         layers.append(Layer(weight=weight, bias=bias, slope=slope))
     return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="")
 

@@ -44,33 +44,33 @@ def fit_above_floors(
     columns: (F,) of merit.   loop: for the plain epochs, and again as many.   Raises TrainingError where too few people of a label
     can be set apart, DataError as `Reference.of` and `match`.
     """
-    apart = set_apart(people, loop.seed)
-    learning, asked = people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
-    x = learning.x.astype(np.float32)
+    is_apart = set_apart(people, loop.seed)
+    training, held_out = people.take(np.flatnonzero(~is_apart)), people.take(np.flatnonzero(is_apart))
+    x = training.x.astype(np.float32)
     report = progress or (lambda done, total: None)
-    prediction = CrossEntropy(learning.labels, class_weight=class_weight)
-    plain, _ = fit(x, loop, prediction, lambda done, total: report(done, 2 * total))
-    reference = Reference.of(learning, columns)
-    within = match_within(reference, learning, tau=terms.tau)
-    objective = FlooredObjective(prediction, reference, match(reference, learning, tau=terms.tau), terms, within, asked, plain)
-    network = Perceptron.of(plain, torch.Generator().manual_seed(loop.seed))
+    prediction = CrossEntropy(training.labels, class_weight=class_weight)
+    weights, _ = fit(x, loop, prediction, lambda done, total: report(done, 2 * total))
+    reference = Reference.of(training, columns)
+    within = match_within(reference, training, tau=terms.tau)
+    objective = FlooredObjective(prediction, reference, match(reference, training, tau=terms.tau), terms, within, held_out, weights)
+    network = Perceptron.of(weights, torch.Generator().manual_seed(loop.seed))
     _, losses = descend(network, x, loop, objective, lambda done, total: report(total + done, 2 * total))
     return objective.kept, losses
 
 
 def set_apart(people: People, seed: int) -> Booleans:
     """Return (N,) one in APART of the people of each label and group, drawn. Raises TrainingError where a label has nobody."""
-    apart: Booleans = np.zeros(len(people), dtype=bool)
+    is_apart: Booleans = np.zeros(len(people), dtype=bool)
     generator = np.random.default_rng(seed)
     for cell in np.unique(np.stack([people.labels, people.groups]), axis=1).T:
         rows = np.flatnonzero((people.labels == cell[0]) & (people.groups == cell[1]))
-        apart[generator.permutation(rows)[: len(rows) // APART]] = True
-    if len(np.unique(people.labels[apart])) < 2:
+        is_apart[generator.permutation(rows)[: len(rows) // APART]] = True
+    if len(np.unique(people.labels[is_apart])) < 2:
         raise TrainingError(
             f"a floor under AUC is measured on one in {APART} of the people of each label and group, and these are too few of one "
             "label; pass more rows, or no auc_loss"
         )
-    return apart
+    return is_apart
 
 
 class FlooredObjective(CecObjective):
@@ -78,18 +78,18 @@ class FlooredObjective(CecObjective):
 
     def __init__(
         self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms, within: Matches,
-        asked: People, plain: Weights,
+        held_out: People, plain: Weights,
     ) -> None:
         super().__init__(prediction, reference, matches, consistency, within)
         self.strength, self.kept, self.least, self.seen = FIRST, plain, np.inf, 0
-        self.asked_x, self.asked_labels = asked.x.astype(np.float32), asked.labels
+        self.asked_x, self.asked_labels = held_out.x.astype(np.float32), held_out.labels
         auc, variance = self._decided(plain)
         self.auc, self.variance = auc - (consistency.auc_loss or 0.0), variance * consistency.variance_share
-        few = asked.take(np.arange(len(asked))[:: max(len(asked) // ASKED, 1)])
-        across, inner = match(reference, few, tau=consistency.tau), match_within(reference, few, tau=consistency.tau)
-        who, row = across.individual[across.matched], across.row[across.matched]
+        sample = held_out.take(np.arange(len(held_out))[:: max(len(held_out) // ASKED, 1)])
+        across, control = match(reference, sample, tau=consistency.tau), match_within(reference, sample, tau=consistency.tau)
+        person, row = across.individual[across.matched], across.row[across.matched]
         self.few = tuple(map(torch.from_numpy, (
-            few.x[who].astype(np.float32), (few.labels * self.count + few.groups)[who], row, inner.row[who],
+            sample.x[person].astype(np.float32), (sample.labels * self.count + sample.groups)[person], row, control.row[person],
         )))
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:
@@ -105,8 +105,8 @@ class FlooredObjective(CecObjective):
             return
         with torch.no_grad():
             score, excess = self.scores(network, *self.few)
-        if (found := float(score) + abs(float(excess))) < self.least:
-            self.least, self.kept = found, weights
+        if (total := float(score) + abs(float(excess))) < self.least:
+            self.least, self.kept = total, weights
         self.strength = min(self.strength * MORE, MOST)
 
     def _decided(self, weights: Weights) -> tuple[float, float]:

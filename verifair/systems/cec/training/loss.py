@@ -95,20 +95,20 @@ class CecObjective(Objective):
         """Return the mean squared score of people x (B, n) of cells (B,) with their partners' rows (B,), -1 for none; and the
         excess over the score with their neighbours (B,), of those who have both.
         """
-        some = partner >= 0
-        if not bool(some.all()):
-            x, cell, partner, neighbour = x[some], cell[some], partner[some], neighbour[some]
-        both = neighbour >= 0
+        has_partner = partner >= 0
+        if not bool(has_partner.all()):
+            x, cell, partner, neighbour = x[has_partner], cell[has_partner], partner[has_partner], neighbour[has_partner]
+        paired = neighbour >= 0
         baseline = self.baselines[cell]
         g = attributions(
-            network.layers, torch.cat((x, self.x[partner], self.x[neighbour[both]])),
-            torch.cat((baseline, baseline, baseline[both])), self.consistency.steps, self.buffers,
+            network.layers, torch.cat((x, self.x[partner], self.x[neighbour[paired]])),
+            torch.cat((baseline, baseline, baseline[paired])), self.consistency.steps, self.buffers,
         )
         own, other, near = g.split((len(x), len(x), len(g) - 2 * len(x)))
         across = explanation_gap(torch.stack((own, other)))
         if not len(near):
             return across, torch.zeros(())
-        return across, explanation_gap(torch.stack((own, other))[:, both]) - explanation_gap(torch.stack((own[both], near)))
+        return across, explanation_gap(torch.stack((own, other))[:, paired]) - explanation_gap(torch.stack((own[paired], near)))
 
 
 def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
@@ -121,16 +121,16 @@ def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Ten
     cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)
     rows = cell.sum(dim=0)
     rate = (((z[:, 1] - z[:, 0]).sigmoid() @ cell) / rows.clamp(min=1)).view(2, count)
-    between = _differences(count).to(z.dtype)
-    both = ((rows > 0).to(z.dtype).view(2, count) @ between.abs() == 2).to(z.dtype)
-    return ((rate @ between).square() * (both / both.sum(dim=1, keepdim=True).clamp(min=1))).sum()
+    differences = _differences(count).to(z.dtype)
+    defined = ((rows > 0).to(z.dtype).view(2, count) @ differences.abs() == 2).to(z.dtype)
+    return ((rate @ differences).square() * (defined / defined.sum(dim=1, keepdim=True).clamp(min=1))).sum()
 
 
 @cache
 def _differences(count: int) -> Tensor:
     """Return D (G, pairs), such that v D holds the difference of each pair of the G values v."""
-    one, other = torch.triu_indices(count, count, 1)
-    return torch.eye(count)[:, one] - torch.eye(count)[:, other]
+    i, j = torch.triu_indices(count, count, 1)
+    return torch.eye(count)[:, i] - torch.eye(count)[:, j]
 
 
 def explanation_gap(g: Tensor) -> Tensor:

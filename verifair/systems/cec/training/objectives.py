@@ -62,8 +62,8 @@ def violations(z: Tensor, labels: Tensor, groups: Tensor, count: int, slack: flo
     rows = cell.sum(dim=0)
     rate = (z.softmax(dim=1)[:, 1] @ cell / rows.clamp(min=1)).reshape(2, count)
     known = (rows > 0).reshape(2, count)
-    both = known[:, :, None] & known[:, None, :] & ~torch.eye(count, dtype=torch.bool)
-    return torch.where(both, rate[:, :, None] - rate[:, None, :] - slack, torch.zeros(()))
+    defined = known[:, :, None] & known[:, None, :] & ~torch.eye(count, dtype=torch.bool)
+    return torch.where(defined, rate[:, :, None] - rate[:, None, :] - slack, torch.zeros(()))
 
 
 ALPHA = 1.0
@@ -87,13 +87,13 @@ class Adversarial(Objective):
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
         """Return the value of the predictor's loss, with the projected gradient in place of its own."""
         loss = cross_entropy(z, self.labels[chosen])
-        against = self._adversary_loss(z, chosen)
+        adversary_loss = self._adversary_loss(z, chosen)
         parameters = network.parameters()
         own = torch.autograd.grad(loss, parameters, retain_graph=True)
-        other = torch.autograd.grad(against, parameters, retain_graph=True)
-        self.gradients = torch.autograd.grad(against, list(self.adversary.parameters()))
-        wanted = projected(own, other, self.alpha)
-        surrogate = torch.stack([(p * g).sum() for p, g in zip(parameters, wanted, strict=True)]).sum()
+        other = torch.autograd.grad(adversary_loss, parameters, retain_graph=True)
+        self.gradients = torch.autograd.grad(adversary_loss, list(self.adversary.parameters()))
+        gradient = projected(own, other, self.alpha)
+        surrogate = torch.stack([(p * g).sum() for p, g in zip(parameters, gradient, strict=True)]).sum()
         return loss.detach() + surrogate - surrogate.detach()
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:

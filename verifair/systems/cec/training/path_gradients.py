@@ -30,13 +30,13 @@ class Buffers:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], Tensor] = {}
 
-    def take(self, name: str, layer: int, like: Tensor, *shape: int) -> Tensor:
-        """Return an uninitialised tensor of this shape and of the type of `like`."""
+    def take(self, name: str, layer: int, template: Tensor, *shape: int) -> Tensor:
+        """Return an uninitialised tensor of this shape and of the type of `template`."""
         size = math.prod(shape)
-        kept = self._kept.get((name, layer))
-        if kept is None or len(kept) < size or kept.dtype != like.dtype:
-            kept = self._kept[name, layer] = like.new_empty(size)
-        return kept[:size].view(shape)
+        memory = self._kept.get((name, layer))
+        if memory is None or len(memory) < size or memory.dtype != template.dtype:
+            memory = self._kept[name, layer] = template.new_empty(size)
+        return memory[:size].view(shape)
 
 
 def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int, buffers: Buffers | None = None) -> Tensor:
@@ -47,26 +47,26 @@ def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int, buffer
     The derivative is that of autograd's double backward: a ReLU's slope is 0 at 0, and a change of the masks counts for nothing.
     Reference: CEC, "Integrated Gradients Background" and algorithm 2.
     """
-    first, *between = layers[:-1]
+    first, *later = layers[:-1]
     score = layers[-1][0][1] - layers[-1][0][0]
     masks, spent = _masks(layers[:-1], x, baseline, steps, buffers or Buffers())
-    if between:
-        matrices = [weight for weight, _ in between[:-1]] + [between[-1][0] * score[:, None]]
-        summed = _Pulled.apply(masks, spent, *matrices)
+    if later:
+        matrices = [weight for weight, _ in later[:-1]] + [later[-1][0] * score[:, None]]
+        pulled = _Pulled.apply(masks, spent, *matrices)
     else:
-        summed = masks[0].mean(dim=1) * score
-    return (x - baseline) * (summed @ first[0])
+        pulled = masks[0].mean(dim=1) * score
+    return (x - baseline) * (pulled @ first[0])
 
 
 def _masks(hidden: Layers, x: Tensor, baseline: Tensor, steps: int, buffers: Buffers) -> tuple[list[Tensor], list[Tensor]]:
     """For each hidden layer return (P, T, n): 1 where a neuron is on, else 0; and for each but the last a spare tensor."""
-    (weight, bias), *above = ((weight.detach(), bias.detach()) for weight, bias in hidden)
+    (weight, bias), *later = ((weight.detach(), bias.detach()) for weight, bias in hidden)
     alpha = (torch.arange(steps, dtype=x.dtype) + 0.5) / steps
     start, direction = torch.addmm(bias, baseline, weight.T), (x - baseline) @ weight.T
     z = buffers.take("z", 0, x, len(x), steps, len(bias))
     torch.addcmul(start[:, None], alpha[:, None], direction[:, None], out=z)
     masks, spent = [], []
-    for k, (weight, bias) in enumerate(above):
+    for k, (weight, bias) in enumerate(later):
         masks.append(torch.gt(z, 0, out=buffers.take("mask", k, z, *z.shape)))
         spent.append(z)
         z = buffers.take("z", k + 1, z, len(x), steps, len(bias))
@@ -91,11 +91,11 @@ class _Pulled(torch.autograd.Function):  # type: ignore[misc]
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         matrices, masks, pulled = ctx.saved_tensors, ctx.masks, ctx.pulled
-        found = []
-        back = torch.mul(masks[0], (derivative / masks[0].shape[1])[:, None], out=pulled[-1])  # reused: served the mean only
+        gradients = []
+        gradient = torch.mul(masks[0], (derivative / masks[0].shape[1])[:, None], out=pulled[-1])  # reused: served the mean only
         for k, matrix in enumerate(matrices):
-            back = back.flatten(0, 1)
-            found.append(pulled[-2 - k].flatten(0, 1).T @ back)
+            gradient = gradient.flatten(0, 1)
+            gradients.append(pulled[-2 - k].flatten(0, 1).T @ gradient)
             if k + 1 < len(matrices):
-                back = (back @ matrix.T).view_as(masks[k + 1]).mul_(masks[k + 1])
-        return None, None, *found
+                gradient = (gradient @ matrix.T).view_as(masks[k + 1]).mul_(masks[k + 1])
+        return None, None, *gradients
