@@ -28,15 +28,15 @@ STATEMENTS = 50_000
 def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> Iterator[tuple[Path, Certificate]]:
     """Write all proofs and counterexamples of a query: for few rows NAME.json.gz, for many NAME-0001.json.gz and so on, one for
     each part of the table. Yields each file when it is written."""
-    several = len(asked.verdicts) > STATEMENTS
-    rows = people.rows * STATEMENTS // len(asked.verdicts) if several else people.rows
-    for number, table in enumerate(people.pieces(max(1, rows)), start=1):
+    is_split = len(asked.verdicts) > STATEMENTS
+    rows = people.rows * STATEMENTS // len(asked.verdicts) if is_split else people.rows
+    for index, table in enumerate(people.pieces(max(1, rows)), start=1):
         lines = asked.verdicts.of_rows(table.start, table.start + len(table.raw))
         if not len(lines):
             continue
-        certificate, file = certificate_of(asked.query, table, lines), folder / f"{name}{f'-{number:04d}' * several}.json.gz"
-        with whole(file) as half:
-            certificate.save(half)
+        certificate, file = certificate_of(asked.query, table, lines), folder / f"{name}{f'-{index:04d}' * is_split}.json.gz"
+        with whole(file) as temporary:
+            certificate.save(temporary)
         yield file, certificate
 
 
@@ -89,13 +89,13 @@ def classes_of(query: PersistentBias | Robustness) -> Sequence[str]:
 def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.DataFrame:
     """Return verdicts of `verify_rows` with names for codes: values of the sensitive feature in group and to, and classes in label
     and against."""
-    known = dict(enumerate(classes_of(query)))
-    named = {name: verdicts[name].map(known) for name in ("label", "against")}
+    class_names = dict(enumerate(classes_of(query)))
+    columns = {name: verdicts[name].map(class_names) for name in ("label", "against")}
     if query.exchange is not None:
         for name in ("group", "to"):
             words = {value: query.exchange.word(value) for value in verdicts[name].unique().tolist()}
-            named[name] = verdicts[name].map(words)
-    return verdicts.assign(**named)
+            columns[name] = verdicts[name].map(words)
+    return verdicts.assign(**columns)
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
@@ -105,17 +105,17 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     if line.goal in ("observed", "flipped") and query.exchange is not None:
         x_prime = query.exchange.put(np.array([x]), np.array([line.to]))[0].tolist()
     first, second = json.loads(line.margins)
-    shown = probabilities(query.network, np.array([first, second]))
+    probability = probabilities(query.network, np.array([first, second]))
     value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
     valued = schema.outcome.of == "value"
-    both = schema.encode(np.array([x, x_prime]))
-    known = classes_of(query)
-    own, other = known[int(line.label)], known[int(line.against)]
+    inputs = schema.encode(np.array([x, x_prime]))
+    class_names = classes_of(query)
+    label, against = class_names[int(line.label)], class_names[int(line.against)]
     return Witness(
         x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
-        decisions=(own if first > 0 else other, own if second > 0 else other),
-        probabilities=None if valued else (float(shown[0]), float(shown[1])),
-        values=tuple(query.network.whole.forward(both)[:, 0].tolist()) if valued else None, margin=value,
+        decisions=(label if first > 0 else against, label if second > 0 else against),
+        probabilities=None if valued else (float(probability[0]), float(probability[1])),
+        values=tuple(query.network.whole.forward(inputs)[:, 0].tolist()) if valued else None, margin=value,
         float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
         missing=schema.missing,
     )  # fmt: skip

@@ -32,38 +32,38 @@ def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
 def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Sequence[str]) -> None:
     """Draw the share of eligible rows proved, by outcome (outcomes: names of the classes) and shown group, at the smallest
     delta."""
-    mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
-    delta = mine["delta"].min()
-    mine = mine[mine["delta"] == delta]
-    with figure(path, (10, 4), 1, 2, sharey=True) as drawn:
-        for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
-            part, groups = _largest(mine[mine["setting"] == setting])
-            share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
-            at, width = np.arange(len(share)), BARS / len(share.columns)
-            for number, (outcome, heights) in enumerate(share.items()):
-                left = at - BARS / 2 + number * width
-                bars = axis.bar(left, heights.fillna(0.0), width, align="edge", color=COLORS[number % len(COLORS)], label=outcome)
-                said = ["no\nrows" if none else f"{height:.0f}%" for none, height in zip(heights.isna(), heights, strict=True)]
-                axis.bar_label(bars, said, fontsize=8)
-            axis.set_xticks(at, share.index)
+    lines = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    delta = lines["delta"].min()
+    lines = lines[lines["delta"] == delta]
+    with figure(path, (10, 4), 1, 2, sharey=True) as fig:
+        for axis, setting in zip(fig.axes, ("observed", "flipped"), strict=True):
+            part, groups = _largest(lines[lines["setting"] == setting])
+            share, undecided = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
+            positions, width = np.arange(len(share)), BARS / len(share.columns)
+            for index, (outcome, heights) in enumerate(share.items()):
+                left = positions - BARS / 2 + index * width
+                bars = axis.bar(left, heights.fillna(0.0), width, align="edge", color=COLORS[index % len(COLORS)], label=outcome)
+                labels = ["no\nrows" if empty else f"{height:.0f}%" for empty, height in zip(heights.isna(), heights, strict=True)]
+                axis.bar_label(bars, labels, fontsize=8)
+            axis.set_xticks(positions, share.index)
             axis.set_xlim(-0.5, max(len(share), 1) - 0.5)
-            for bars, above in zip(list(axis.containers), late.columns, strict=True):  # undecided rows are hatched
-                for bar, rest in zip(bars, late[above], strict=True):
-                    if rest > 0:
+            for bars, outcome_name in zip(list(axis.containers), undecided.columns, strict=True):  # undecided rows are hatched
+                for bar, open_share in zip(bars, undecided[outcome_name], strict=True):
+                    if open_share > 0:
                         axis.bar(
-                            bar.get_x(), rest, bar.get_width(), bar.get_height(), align="edge", facecolor="none",
+                            bar.get_x(), open_share, bar.get_width(), bar.get_height(), align="edge", facecolor="none",
                             edgecolor="#777777", hatch="///", label="not decided",
                         )
-            some = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
-            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){some}")
+            note = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
+            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){note}")
             if sum(len(str(group)) for group in share.index) > LETTERS:
                 for label in axis.get_xticklabels():
                     label.set(rotation=30, ha="right", rotation_mode="anchor")
             axis.set_ylim(0, 105)
             axis.grid(axis="y", alpha=0.3)
-        drawn.axes[0].set_ylabel(f"proved more confident,\n% of eligible rows (delta = {delta:g})")
-        shown = {name: handle for axis in drawn.axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-        drawn.legend(shown.values(), shown.keys(), title="outcome", loc="outside right upper")
+        fig.axes[0].set_ylabel(f"proved more confident,\n% of eligible rows (delta = {delta:g})")
+        handles = {name: handle for axis in fig.axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+        fig.legend(handles.values(), handles.keys(), title="outcome", loc="outside right upper")
 
 
 def _largest(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:

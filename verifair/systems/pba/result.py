@@ -178,12 +178,12 @@ class PbaResult(Result):
     @cached_property
     def tally(self) -> pd.DataFrame:
         """Return the number of verdicts (`number`) by status, reason, trust, float32 and float32_agrees."""
-        parts = [one.verdicts.tally("status", "reason", "trust", "float32", "float32_agrees") for one in self.asked]
+        parts = [asked.verdicts.tally("status", "reason", "trust", "float32", "float32_agrees") for asked in self.asked]
         return pd.concat(parts, ignore_index=True)
 
     @property
     def protected(self) -> list[str]:
-        return list(dict.fromkeys(one.sensitive for one in self.asked))
+        return list(dict.fromkeys(asked.sensitive for asked in self.asked))
 
     def suffix(self, name: str) -> str:
         """Return the suffix of file names that distinguishes several protected features."""

@@ -62,9 +62,9 @@ class Batch:
     def goals(self) -> tuple[str, ...]:
         return KINDS[self.kind]
 
-    def take(self, which: Any) -> Batch:
+    def take(self, mask: Any) -> Batch:
         """Return the batch with some of the questions only."""
-        return replace(self, rows=self.rows[which], to=self.to[which], raw=self.raw[which])
+        return replace(self, rows=self.rows[mask], to=self.to[mask], raw=self.raw[mask])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,41 +132,41 @@ def decide_rows(
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     budget = budget or Budget()
     run = run_key(query, people, method, solver)
-    found = Verdicts(
+    verdicts = Verdicts(
         path=Path(store or Path(mkdtemp(prefix="verifair-verdicts-")) / "verdicts.sqlite"), run=run, sensitive=sensitive_of(query),
         deltas=tuple(map(float, query.delta)), scratch=store is None,
     )  # fmt: skip
-    with Store(found.path) as kept:
-        kept.begin(run, describe(query, people, method, solver), resume=resume)
-        finished, expected = kept.count_decided(run, budget.nodes), people.expected(query, classes(query.network))
+    with Store(verdicts.path) as database:
+        database.begin(run, describe(query, people, method, solver), resume=resume)
+        finished, expected = database.count_decided(run, budget.nodes), people.expected(query, classes(query.network))
         if progress is not None:
             progress(finished, max(expected, finished))
         deadline = Deadline.after(budget.seconds)
         common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
         batches = plan(query, people)
-        batches = _left(batches, kept, run, budget.nodes) if resume else batches
+        batches = _undecided(batches, database, run, budget.nodes) if resume else batches
         work = (joblib.delayed(_solve_batch)(common, batch, deadline) for batch in batches)
         for records in as_done(work, jobs):
-            kept.add(run, records)
+            database.add(run, records)
             finished += len(records)
             if progress is not None:
                 progress(finished, max(expected, finished))
         total = people.counts.verdicts(query, classes(query.network))
         if not total:
-            alike = " for a row and its counterfactual alike" if kinds(query) == ("bias",) else ""
+            note = " for a row and its counterfactual alike" if kinds(query) == ("bias",) else ""
             forbidden = ", or the constraints forbid its counterfactual" if query.schema.constraints else ""
             raise DataError(
-                f"none of the {people.rows} rows is eligible: the network predicts no label right{alike}{forbidden}; check that "
+                f"none of the {people.rows} rows is eligible: the network predicts no label right{note}{forbidden}; check that "
                 "model, schema and label column belong together"
             )
         if progress is not None:
             progress(total, total)
-        if len(found) != total:
+        if len(verdicts) != total:
             raise DataError(
-                f"{kept.path}: holds {len(found)} verdicts of this run, expected {total}: another run of the same question "
+                f"{database.path}: holds {len(verdicts)} verdicts of this run, expected {total}: another run of the same question "
                 "replaced some meanwhile; give each run its own --store, and continue this one with --resume"
             )
-    return found
+    return verdicts
 
 
 def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> Iterator[Batch]:
@@ -183,38 +183,38 @@ def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> 
             for table in people:
                 rows, to = table.eligible(query, kind)
                 for winner in range(count):
-                    mine = table.labels[rows] == winner
-                    new = replace(first, rows=rows[mine] + table.start, to=to[mine], raw=table.raw[rows[mine]])
-                    full = _joined(waiting[winner], new)
-                    cut = len(full.rows) // BATCH * BATCH
-                    yield from _asked(full.take(slice(cut)), count)
-                    waiting[winner] = full.take(slice(cut, None))
-            for left in waiting:
-                yield from _asked(left, count)
+                    in_class = table.labels[rows] == winner
+                    new = replace(first, rows=rows[in_class] + table.start, to=to[in_class], raw=table.raw[rows[in_class]])
+                    batch = _joined(waiting[winner], new)
+                    n_complete = len(batch.rows) // BATCH * BATCH
+                    yield from _against_others(batch.take(slice(n_complete)), count)
+                    waiting[winner] = batch.take(slice(n_complete, None))
+            for incomplete in waiting:
+                yield from _against_others(incomplete, count)
 
 
 def _joined(waiting: Batch, new: Batch) -> Batch:
-    rows, to, raw = (np.concatenate([getattr(one, name) for one in (waiting, new)]) for name in ("rows", "to", "raw"))
+    rows, to, raw = (np.concatenate([getattr(batch, name) for batch in (waiting, new)]) for name in ("rows", "to", "raw"))
     return replace(waiting, rows=rows, to=to, raw=raw)
 
 
-def _asked(of_class: Batch, count: int) -> Iterator[Batch]:
+def _against_others(of_class: Batch, count: int) -> Iterator[Batch]:
     """Yield questions about rows of one class in batches, against every other class."""
     for start in range(0, len(of_class.rows), BATCH):
         for loser in (c for c in range(count) if c != of_class.winner):
             yield replace(of_class.take(slice(start, start + BATCH)), loser=loser)
 
 
-def _left(batches: Iterator[Batch], kept: Store, run: str, nodes: int | None) -> Iterator[Batch]:
+def _undecided(batches: Iterator[Batch], store: Store, run: str, nodes: int | None) -> Iterator[Batch]:
     """Yield the questions of each batch that a resumed run still has to decide."""
     for batch in batches:
         rows = int(batch.rows[0]), int(batch.rows[-1])
-        done = kept.decided(run, nodes, sensitive=batch.sensitive, delta=batch.delta, rows=rows)
-        if not done:
+        decided = store.decided(run, nodes, sensitive=batch.sensitive, delta=batch.delta, rows=rows)
+        if not decided:
             yield batch
             continue
         missing = np.array([
-            any((batch.sensitive, goal, batch.delta, int(row), float(to), batch.loser) not in done for goal in batch.goals)
+            any((batch.sensitive, goal, batch.delta, int(row), float(to), batch.loser) not in decided for goal in batch.goals)
             for row, to in zip(batch.rows, batch.to, strict=True)
         ])
         if missing.any():
@@ -255,8 +255,8 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
     """Solve one batch, in any process; BLAS keeps to the budget's threads."""
     run, raw = common.value, batch.raw
     query, budget = run.query, run.budget
-    limited = replace(budget, seconds=max(deadline.left(), 1e-3))
-    own = query.exchange.of_rows(raw) if query.exchange else np.zeros(len(raw))
+    limits = replace(budget, seconds=max(deadline.left(), 1e-3))
+    group_numbers = query.exchange.of_rows(raw) if query.exchange else np.zeros(len(raw))
     if run.replay is not None:
         run.replay.open()
     pair = (batch.winner, batch.loser)
@@ -269,14 +269,14 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
                 raw = query.exchange.put(raw, batch.to)
             problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, pair)
         problem = replace(problem, float32=query.arithmetic == "float32")
-        answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
-    return list(_records(batch, own, answers))
+        answers = solve(problem, method=run.method, solver=run.solver, budget=limits)
+    return list(_records(batch, group_numbers, answers))
 
 
-def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) -> Iterator[VerdictRecord]:
-    """Yield the verdicts of a batch.   own: (B,) the number of each row in the exchange."""
-    for row, to, group, of_row in zip(batch.rows, batch.to, own, answers, strict=True):
-        for goal, answer in zip(batch.goals, of_row, strict=True):
+def _records(batch: Batch, group_numbers: Array, answers: Sequence[Sequence[GoalAnswer]]) -> Iterator[VerdictRecord]:
+    """Yield the verdicts of a batch.   group_numbers: (B,) the number of each row in the exchange."""
+    for row, to, group, row_answers in zip(batch.rows, batch.to, group_numbers, answers, strict=True):
+        for goal, answer in zip(batch.goals, row_answers, strict=True):
             proved = answer.status is Status.PROVED
             yield VerdictRecord(
                 sensitive=batch.sensitive,

@@ -33,26 +33,26 @@ def proved_shares(verdicts: Sequence[Verdicts], exchanges: Sequence[Exchange]) -
     observed, the counterfactual's when flipped; the paper's columns), label, rows, proved, violated, unknown (counts).
     With more than two classes a row counts as proved if it is proved against every other class, as violated if against some.
     """
-    answers = pd.concat([one.answers() for one in verdicts], ignore_index=True)
+    answers = pd.concat([verdict_set.answers() for verdict_set in verdicts], ignore_index=True)
     key, parts = ["sensitive", "goal", "delta", "group", "to", "shown", "label"], []
     for goal in GOALS:
-        of_goal = answers[answers[goal].notna()]
-        counted = {name: of_goal["people"].where(of_goal[goal] == rank, 0) for name, rank in RANKS.items()}
-        shown = of_goal["to" if METRIC_OF_GOAL[goal][1] == "flipped" else "group"]
-        parts.append(of_goal.assign(goal=goal, shown=shown, rows=of_goal["people"], **counted)[[*key, "rows", *RANKS]])
+        selected = answers[answers[goal].notna()]
+        columns = {name: selected["people"].where(selected[goal] == rank, 0) for name, rank in RANKS.items()}
+        shown = selected["to" if METRIC_OF_GOAL[goal][1] == "flipped" else "group"]
+        parts.append(selected.assign(goal=goal, shown=shown, rows=selected["people"], **columns)[[*key, "rows", *RANKS]])
     counts = pd.concat(parts, ignore_index=True).groupby(key, as_index=False).sum()
-    named = [METRIC_OF_GOAL[goal] for goal in counts["goal"]]
-    counts.insert(1, "metric", [metric for metric, _ in named])
-    counts.insert(2, "setting", [setting for _, setting in named])
-    known = {exchange.name: exchange for exchange in exchanges}
+    metrics = [METRIC_OF_GOAL[goal] for goal in counts["goal"]]
+    counts.insert(1, "metric", [metric for metric, _ in metrics])
+    counts.insert(2, "setting", [setting for _, setting in metrics])
+    by_name = {exchange.name: exchange for exchange in exchanges}
     for column in ("group", "to", "shown"):
         counts[column] = [
-            known[name].format(value) if name else "all" for name, value in zip(counts["sensitive"], counts[column], strict=True)
+            by_name[name].format(value) if name else "all" for name, value in zip(counts["sensitive"], counts[column], strict=True)
         ]
     return counts.drop(columns="goal")
 
 
-def group_rates(found: Rates) -> pd.DataFrame:
+def group_rates(measured: Rates) -> pd.DataFrame:
     """Return SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
 
     SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
@@ -60,17 +60,17 @@ def group_rates(found: Rates) -> pd.DataFrame:
     low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: True with at least SMALL rows for the rate.
     """
     lines: list[dict[str, object]] = []
-    for place, number in enumerate(found.exchange.numbers):
-        for which, metric in enumerate(found.NAMES):
-            hits, rows = int(found.hits[which, place]), int(found.rows[which, place])
+    for position, value in enumerate(measured.exchange.numbers):
+        for index, metric in enumerate(measured.NAMES):
+            hits, rows = int(measured.hits[index, position]), int(measured.rows[index, position])
             share = hits / rows if rows else np.nan
             low, high = (np.nan, np.nan) if metric == "CFA" or not rows else wilson(np.array(share), rows, Z)
             lines.append({
-                "metric": metric, "group": found.exchange.format(number), "value": share, "rows": rows, "low": float(low),
+                "metric": metric, "group": measured.exchange.format(value), "value": share, "rows": rows, "low": float(low),
                 "high": float(high), "ranked": metric != "CFA" and rows >= SMALL,
             })  # fmt: skip
     rates = pd.DataFrame(lines)
-    rates.insert(0, "sensitive", found.exchange.name)
+    rates.insert(0, "sensitive", measured.exchange.name)
     return rates
 
 
@@ -84,15 +84,15 @@ def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
     all pairs of the `groups` compared (Bonferroni), because these two were picked as the furthest apart.
     """
     lines: list[tuple[object, ...]] = []
-    for (name, metric), of in rates[rates["metric"] != "CFA"].groupby(["sensitive", "metric"], sort=False):
-        ranked = of[of["ranked"]]
-        count, small = len(ranked), int(((of["rows"] > 0) & ~of["ranked"]).sum())
+    for (name, metric), group_lines in rates[rates["metric"] != "CFA"].groupby(["sensitive", "metric"], sort=False):
+        ranked = group_lines[group_lines["ranked"]]
+        count, small = len(ranked), int(((group_lines["rows"] > 0) & ~group_lines["ranked"]).sum())
         if count < 2:
             lines.append((name, metric, None, None, np.nan, np.nan, np.nan, count, small))
             continue
-        top, bottom = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two even if tied
+        highest, lowest = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two even if tied
         z = critical(level_of_pairs(count), 2)
-        ends = newcombe(np.array(top["value"]), top["rows"], np.array(bottom["value"]), bottom["rows"], z)
-        found = [float(end) for end in (top["value"] - bottom["value"], *ends)]
-        lines.append((name, metric, bottom["group"], top["group"], *found, count, small))
+        ends = newcombe(np.array(highest["value"]), highest["rows"], np.array(lowest["value"]), lowest["rows"], z)
+        values = [float(end) for end in (highest["value"] - lowest["value"], *ends)]
+        lines.append((name, metric, lowest["group"], highest["group"], *values, count, small))
     return pd.DataFrame(lines, columns=list(GAPS))

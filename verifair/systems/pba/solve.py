@@ -32,8 +32,8 @@ from verifair.systems.work import Work
 
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     """Read the named files; for a shipped example, the rows that its network was not trained on."""
-    found = subject.read(inputs, settings.protected)
-    return found if found.dataset is None else replace(found, data=Stream.of(found.dataset.test))
+    result = subject.read(inputs, settings.protected)
+    return result if result.dataset is None else replace(result, data=Stream.of(result.dataset.test))
 
 
 SHOWN = 1e-4
@@ -47,8 +47,8 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     """
     schema, network = subject.schema, subject.network
     if not settings.protected:
-        known = ", ".join(schema.protected_names) or "none is declared protected"
-        raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
+        declared = ", ".join(schema.protected_names) or "none is declared protected"
+        raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {declared})")
     store = claimed("verdicts.sqlite", work)
     if store is not None and store.exists():  # checked before anything is read, so that a foreign file costs no time
         with Store(store):
@@ -57,55 +57,55 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     names = list(dict.fromkeys(settings.protected))
     for name in names:
         work.say(_moves(schema, name))
-    several = [Exchange.of(schema, one) for size in range(2, len(names) + 1) for one in combinations(names, size)]
-    exchanges = [*(Exchange.of(schema, name) for name in names), *several]
+    joint = [Exchange.of(schema, subset) for size in range(2, len(names) + 1) for subset in combinations(names, size)]
+    exchanges = [*(Exchange.of(schema, name) for name in names), *joint]
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
         kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
-        for name in [*names, *(one.names for one in several if settings.intersections)] for kind in kinds
+        for name in [*names, *(exchange.names for exchange in joint if settings.intersections)] for kind in kinds
     ]
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
         raise DataError(NOBODY)
-    for exchange, counted in zip(exchanges[: len(names)], people.groups, strict=False):
-        _check_groups(exchange, counted)
+    for exchange, sizes in zip(exchanges[: len(names)], people.groups, strict=False):
+        _check_groups(exchange, sizes)
     if people.held:  # larger tables are counted after the first query, so that verdicts are stored from the first seconds
         _warn(people, work)
     method = "auto" if settings.method == "exact" else settings.method
     asked = []
-    for number, query in enumerate(queries):
+    for index, query in enumerate(queries):
         if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
             continue  # with several features there may be nobody to ask about
         share = max(1 - SHOWN * people.rows / work.left, 0.5)
         label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"
         try:
             with work.bar(label) as progress:
-                found = decide_rows(
-                    query, people, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
+                verdicts = decide_rows(
+                    query, people, budget=work.budget(share / (len(queries) - index)), method=method, solver=settings.solver,
                     jobs=work.jobs, store=store, resume=work.resume, progress=progress,
                 )
         except KeyboardInterrupt:
-            again = f"finished batches are in {store}; run the same command with --resume"
-            raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
-        asked.append(Asked(query=query, verdicts=found))
+            remedy = f"finished batches are in {store}; run the same command with --resume"
+            raise Interrupted(f"interrupted during {label}: {remedy if store else 'pass --out to keep work'}") from None
+        asked.append(Asked(query=query, verdicts=verdicts))
     if not people.held:
         _warn(people, work)
-    if not all(one.verdicts.complementary for one in asked):
+    if not all(answer.verdicts.complementary for answer in asked):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
-    shares, classes = proved_shares([one.verdicts for one in asked], exchanges), classes_of(queries[0])
-    measured, total = pd.concat(map(group_rates, people.counts.rates), ignore_index=True), sum(len(one.verdicts) for one in asked)
-    listed = None if total > LISTED else pd.concat([in_words(one.query, one.verdicts.frame()) for one in asked], ignore_index=True)
+    shares, classes = proved_shares([answer.verdicts for answer in asked], exchanges), classes_of(queries[0])
+    rates, total = pd.concat(map(group_rates, people.counts.rates), ignore_index=True), sum(len(a.verdicts) for a in asked)
+    listed = None if total > LISTED else pd.concat([in_words(a.query, a.verdicts.frame()) for a in asked], ignore_index=True)
     stored = None if listed is not None or store is None else StoredVerdicts(
-        file=str(store), runs=[one.verdicts.run for one in asked], verdicts=total
+        file=str(store), runs=[answer.verdicts.run for answer in asked], verdicts=total
     )
     if listed is None and store is None:
         work.warn(f"{total:,} verdicts are too many to list, and are not kept: pass --store FILE or --out FOLDER to have each")
-    status = pd.concat([one.verdicts.tally("status") for one in asked]).groupby("status")["number"].sum()
-    biased = pd.concat([one.verdicts.biased() for one in asked if one.is_bias], ignore_index=True)
+    status = pd.concat([answer.verdicts.tally("status") for answer in asked]).groupby("status")["number"].sum()
+    biased = pd.concat([answer.verdicts.biased() for answer in asked if answer.is_bias], ignore_index=True)
     return PbaResult(
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
-        counts=StatusCounts(**{one.value: int(status.get(one.value, 0)) for one in Status}), rates=measured,
-        gaps=group_gaps(measured), shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))), biased=biased,
+        counts=StatusCounts(**{member.value: int(status.get(member.value, 0)) for member in Status}), rates=rates,
+        gaps=group_gaps(rates), shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))), biased=biased,
         verdicts=None if listed is None else listed.drop(columns=["tree"]), stored=stored,
         network=network, described=schema, people=people, asked=tuple(asked), rows=words,
     )  # fmt: skip
@@ -132,10 +132,10 @@ def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream,
 def _check_groups(exchange: Exchange, people: Integers) -> None:
     """Raise DataError unless the rows belong to at least two groups.   people: (K,) number of rows of each group."""
     if (people > 0).sum() < 2:
-        found, *_ = [exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if count]
+        present, *_ = [exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if count]
         missing = ", ".join(exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if not count)
         raise DataError(
-            f"feature {exchange.name!r}: all {people.sum()} rows are {found}, there is none of {missing}; "
+            f"feature {exchange.name!r}: all {people.sum()} rows are {present}, there is none of {missing}; "
             "comparing groups needs rows of at least two: name a table with both, or leave the feature out"
         )
 
@@ -143,6 +143,6 @@ def _check_groups(exchange: Exchange, people: Integers) -> None:
 def _moves(schema: Schema, name: str) -> str:
     """Return, in words, the features that one unit of delta moves in a question about `name`, and by how much."""
     steps = schema.steps([name])
-    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
-    held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
-    return f"{name}: one unit of delta moves {moves(schema, [name])}.{held} Categories stay."
+    fixed = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
+    note = f" Numbers held still (no unit, fixed or protected): {', '.join(fixed)}." if fixed else ""
+    return f"{name}: one unit of delta moves {moves(schema, [name])}.{note} Categories stay."

@@ -41,28 +41,28 @@ class _Proved:
 
     @property
     def exchange(self) -> Exchange:
-        found = self.query.exchange
-        assert found is not None
-        return found
+        exchange = self.query.exchange
+        assert exchange is not None
+        return exchange
 
     @property
     def standing(self) -> Standing:
         """The standing of the weakest of its files."""
-        return Standing.PROVED if all(standing(one) is Standing.PROVED for one in self.evidence) else Standing.CLAIMED
+        return Standing.PROVED if all(standing(file) is Standing.PROVED for file in self.evidence) else Standing.CLAIMED
 
 
 def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     """Return the page's section on PBA."""
     result = solve(settings, subject, work)
-    proved = [_kept(one, result, work) for one in result.asked]
+    proved = [_save_proofs(asked, result, work) for asked in result.asked]
     statements, doubt = [], result.people.counts.doubt
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
     unit = moves(subject.schema, settings.protected)
     for name in result.protected:
-        for one in (one for one in proved if one.exchange.name == name):
-            biased = isinstance(one.query, PersistentBias)
-            statements += _biased(subject, one, unit, result.rows) if biased else _robust(one)
+        for answer in (answer for answer in proved if answer.exchange.name == name):
+            biased = isinstance(answer.query, PersistentBias)
+            statements += _biased(subject, answer, unit, result.rows) if biased else _robust(answer)
     return Section(
         **SYSTEM.heading,
         method=(
@@ -75,7 +75,7 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=tuple(_picture(result, name) for name in result.protected),
         tables=(_shares_table(result, subject), _rates_table(result.rates, result.rows), _gaps_table(result.gaps, result.rows)),
-        evidence=tuple(file for one in proved for file in one.evidence),
+        evidence=tuple(file for answer in proved for file in answer.evidence),
         settings={
             "protected": list(settings.protected), "delta": list(settings.delta), "intersections": settings.intersections,
             "rows": result.rows, "robustness": settings.robustness,
@@ -85,96 +85,96 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     )
 
 
-def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
+def _save_proofs(asked: Asked, result: PbaResult, work: Work) -> _Proved:
     """Save a query's proofs beside the page, re-check them, and return both."""
-    what, of_what = ("bias", "persistent bias") if one.is_bias else ("robustness", "robustness")
-    tally = one.verdicts.tally("status", "float32")
+    kind, claim = ("bias", "persistent bias") if asked.is_bias else ("robustness", "robustness")
+    tally = asked.verdicts.tally("status", "float32")
     if not (tally["status"] == Status.PROVED.value).any():
-        return _Proved(query=one.query, verdicts=one.verdicts, evidence=())
+        return _Proved(query=asked.query, verdicts=asked.verdicts, evidence=())
     assert work.folder is not None
-    kept = []
-    for file, certificate in certificates(one, result.people, work.folder, f"pba-{what}-{called(one.sensitive)}"):
+    evidence = []
+    for file, certificate in certificates(asked, result.people, work.folder, f"pba-{kind}-{called(asked.sensitive)}"):
         proofs = [proof for proof in certificate.proofs if not isinstance(proof.evidence, Counterexample)]
         if not proofs:
             file.unlink()
             continue
-        proves = (
-            f"{counted(len(proofs), 'proof', 'proofs')} of {of_what} by {one.sensitive}. "
+        text = (
+            f"{counted(len(proofs), 'proof', 'proofs')} of {claim} by {asked.sensitive}. "
             f"{float32_words(sum(proof.float32 for proof in proofs), len(proofs))}."
         )
-        kept.append(work.checked(file.name, proves, result.network, result.described))
-    return _Proved(query=one.query, verdicts=one.verdicts, evidence=tuple(kept))
+        evidence.append(work.checked(file.name, text, result.network, result.described))
+    return _Proved(query=asked.query, verdicts=asked.verdicts, evidence=tuple(evidence))
 
 
-def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[Statement]:
+def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator[Statement]:
     """Yield a statement for each pair of values and delta, up to MOST_PAIRS for each delta. The pair with most biased people at the
     smallest delta goes to the first screen.
 
     unit: the move of one unit of delta, in words.   rows: the audited rows of the table, in words.
     """
-    many, outcome = subject.network.outputs > 2, subject.schema.outcome
-    what, only = f'the probability of "{subject.favourable}"', dict[str, Sequence[int]]()
-    if many:
+    multiclass, outcome = subject.network.outputs > 2, subject.schema.outcome
+    score, selection = f'the probability of "{subject.favourable}"', dict[str, Sequence[int]]()
+    if multiclass:
         # With more classes, a margin over the others is about the favourable class only if that is the row's own class.
         favoured = outcome.favoured(subject.network.outputs)
-        only = {"labels": favoured, "against": [c for c in range(subject.network.outputs) if c not in favoured]}
-        what = "the lead of their class over each that is not favourable" if len(favoured) > 1 else what
+        selection = {"labels": favoured, "against": [c for c in range(subject.network.outputs) if c not in favoured]}
+        score = "the lead of their class over each that is not favourable" if len(favoured) > 1 else score
     if outcome.of == "value":
-        what = "the value"
-    pairwise = _by_pair(one.verdicts.answers(**only), outcome)
+        score = "the value"
+    pairwise = _by_pair(result.verdicts.answers(**selection), outcome)
     if not len(pairwise):
         return
-    who = f"people whose label is {subject.favourable}, predicted" if many else "people whose label the model predicts"
-    who += " correctly with either value"
-    falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # True if low values are favourable
-    up, down = ("lowers", "raises") if falls else ("raises", "lowers")
-    smallest = min(one.query.delta)
+    persons = f"people whose label is {subject.favourable}, predicted" if multiclass else "people whose label the model predicts"
+    persons += " correctly with either value"
+    lower_is_better = outcome.of == "value" and outcome.operator in ("<", "<=")  # True if low values are favourable
+    up, down = ("lowers", "raises") if lower_is_better else ("raises", "lowers")
+    smallest = min(result.query.delta)
     pairwise["biased"] = pairwise["raises"] + pairwise["lowers"]
-    most = pairwise.sort_values("biased", ascending=False, kind="stable").groupby("delta").head(MOST_PAIRS)
-    top = most.index[most["delta"] == smallest][0]
-    exchange, pairs = one.exchange, int((pairwise["delta"] == smallest).sum())
-    for place, line in most.sort_index().iterrows():
+    shown = pairwise.sort_values("biased", ascending=False, kind="stable").groupby("delta").head(MOST_PAIRS)
+    first = shown.index[shown["delta"] == smallest][0]
+    exchange, pairs = result.exchange, int((pairwise["delta"] == smallest).sum())
+    for position, line in shown.sort_index().iterrows():
         low, high = (exchange.format(line[end]) for end in ("low", "high"))
         biased, people = int(line["biased"]), int(line["people"])
         pair, raises, lowers = f"{high} instead of {low}", int(line["raises"]), int(line["lowers"])
-        near = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
+        nearby = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
         if biased:
             text = (
-                f"{firmly(one.standing)}{near}: being {pair} {up} {what} for "
-                f"{of(raises, people)} {who}, and {down} it for {of(lowers, people)}."
+                f"{firmly(result.standing)}{nearby}: being {pair} {up} {score} for "
+                f"{of(raises, people)} {persons}, and {down} it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} {who} it is proved that being {pair} changes {what}{near}."
+            text = f"For none of {people:,} {persons} it is proved that being {pair} changes {score}{nearby}."
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither is true of everybody near them (an exact counterexample for each)."
         if line["unknown"]:
             text += f" {int(line['unknown']):,} were not decided."
-        if near and unit and place == top:
+        if nearby and unit and position == first:
             text += f" One unit: {unit}."
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
-        at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
-        around = " (and for everybody almost like them)" if near else ""
-        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}; {down} it for {lowers:,}"
+        level = result.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
+        note = " (and for everybody almost like them)" if nearby else ""
+        brief = f"{exchange.name}: being {pair} {up} {score} for {raises:,} of {people:,} {persons}{note}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
-        by = "most people are biased by this one" if biased else "nobody is proved to be biased by any of them"
-        brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: {by}'}."
-        yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
+        comparison = "most people are biased by this one" if biased else "nobody is proved to be biased by any of them"
+        brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: {comparison}'}."
+        yield Statement(text=text, standing=level, tone=tone, headline=position == first, brief=brief if position == first else "")
     words = len(exchange.names) > 1 or exchange.schema[exchange.names[0]].categories is not None
-    later = "value that the schema names later" if words else "higher value"
-    for delta, rest in pairwise.drop(most.index).groupby("delta"):
-        ways = [int((rest["raises"] > rest["lowers"]).sum()), int((rest["raises"] < rest["lowers"]).sum())]
-        alike = int((rest["biased"] > 0).sum()) - sum(ways)
-        near = f", also within {units(delta)}" if delta else ""
+    ordering = "value that the schema names later" if words else "higher value"
+    for delta, rest in pairwise.drop(shown.index).groupby("delta"):
+        counts = [int((rest["raises"] > rest["lowers"]).sum()), int((rest["raises"] < rest["lowers"]).sum())]
+        n_equal = int((rest["biased"] > 0).sum()) - sum(counts)
+        nearby = f", also within {units(delta)}" if delta else ""
         text = (
             f"{counted(len(rest), 'further pair', 'further pairs')} of values of {exchange.name}, by none of which more people are "
-            f"biased{near}: as far as is proved, the {later} {up} {what} "
-            f"for more people than it {down} it for in {ways[0]:,} of them, and for fewer in {ways[1]:,}"
-            f"{f'; in {alike:,} for as many' if alike else ''}."
+            f"biased{nearby}: as far as is proved, the {ordering} {up} {score} "
+            f"for more people than it {down} it for in {counts[0]:,} of them, and for fewer in {counts[1]:,}"
+            f"{f'; in {n_equal:,} for as many' if n_equal else ''}."
         )
         biased, unknown = bool(rest["biased"].any()), bool(rest["unknown"].any())
-        at = one.standing if biased else Standing.UNKNOWN if unknown else Standing.REFUTED
-        yield Statement(text=text, standing=at, tone=Tone.WATCH if biased or unknown else Tone.GOOD)
+        level = result.standing if biased else Standing.UNKNOWN if unknown else Standing.REFUTED
+        yield Statement(text=text, standing=level, tone=Tone.WATCH if biased or unknown else Tone.GOOD)
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
@@ -189,34 +189,34 @@ def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
     other = (favourable & flipped) | (~favourable & observed)
     higher = answers["group"] > answers["to"]
     unknown = ((answers["observed"] == OPEN) | (answers["flipped"] == OPEN)) & ~own & ~other
-    held = {"raises": (own & higher) | (other & ~higher), "lowers": (own & ~higher) | (other & higher), "unknown": unknown}
-    flat = pd.DataFrame({
+    outcomes = {"raises": (own & higher) | (other & ~higher), "lowers": (own & ~higher) | (other & higher), "unknown": unknown}
+    table = pd.DataFrame({
         "delta": answers["delta"], "low": answers[["group", "to"]].min(axis=1), "high": answers[["group", "to"]].max(axis=1),
-        **{name: answers["people"].where(which, 0) for name, which in held.items()}, "people": answers["people"],
+        **{name: answers["people"].where(mask, 0) for name, mask in outcomes.items()}, "people": answers["people"],
     })
-    counted = flat.groupby(["delta", "low", "high"], as_index=False).sum()
-    counted["neither"] = counted["people"] - counted["raises"] - counted["lowers"] - counted["unknown"]
-    return counted
+    totals = table.groupby(["delta", "low", "high"], as_index=False).sum()
+    totals["neither"] = totals["people"] - totals["raises"] - totals["lowers"] - totals["unknown"]
+    return totals
 
 
-def _robust(one: _Proved) -> Iterator[Statement]:
+def _robust(result: _Proved) -> Iterator[Statement]:
     """Yield statements on whether decisions on people as they are change nearby."""
-    answers = one.verdicts.answers()
+    answers = result.verdicts.answers()
     for delta, part in answers[answers["robust"].notna()].groupby("delta"):
         count = part.groupby("robust")["people"].sum()
-        proved, refuted, unknown = (int(count.get(which, 0)) for which in (PROVED, REFUTED, OPEN))
-        everybody, held = proved + refuted + unknown, f"within {units(delta)}, {one.exchange.name} unchanged"
+        proved, refuted, unknown = (int(count.get(status, 0)) for status in (PROVED, REFUTED, OPEN))
+        total, condition = proved + refuted + unknown, f"within {units(delta)}, {result.exchange.name} unchanged"
         if proved:
-            text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, everybody)} "
+            text = f"{firmly(result.standing)} {condition}: the decision stays the same for everybody near {of(proved, total)} "
             text += f"people whose label is predicted correctly{f'; near {refuted:,} it changes' if refuted else ''}."
         else:
-            who = f"{everybody:,} people whose label is predicted correctly"
-            text = f"For none of {who} it is proved that the decision stays the same {held}"
+            persons = f"{total:,} people whose label is predicted correctly"
+            text = f"For none of {persons} it is proved that the decision stays the same {condition}"
             text += f"; near {refuted:,} it changes." if refuted else "."
         text += f" {unknown:,} were not decided." if unknown else ""
-        tone = Tone.GOOD if proved == everybody else Tone.WATCH if unknown else Tone.PLAIN
-        at = one.standing if proved else Standing.UNKNOWN if unknown else Standing.REFUTED
-        yield Statement(text=text, standing=at, tone=tone)
+        tone = Tone.GOOD if proved == total else Tone.WATCH if unknown else Tone.PLAIN
+        level = result.standing if proved else Standing.UNKNOWN if unknown else Standing.REFUTED
+        yield Statement(text=text, standing=level, tone=tone)
 
 
 def _picture(result: PbaResult, name: str) -> Picture:
@@ -243,18 +243,18 @@ def _shares_table(result: PbaResult, subject: Subject) -> DataTable:
     )
 
 
-def _rates_table(rates: pd.DataFrame, drawn: str) -> DataTable:
+def _rates_table(rates: pd.DataFrame, rows_words: str) -> DataTable:
     return DataTable(
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among people with, or without, the favourable label. "
         "CFA: share of pairs of a person and a legal counterfactual that are decided alike; none where the schema's "
-        f"constraints allow no counterfactual. Measured on {drawn}.",
+        f"constraints allow no counterfactual. Measured on {rows_words}.",
     )
 
 
-def _gaps_table(gaps: pd.DataFrame, drawn: str) -> DataTable:
+def _gaps_table(gaps: pd.DataFrame, rows_words: str) -> DataTable:
     return DataTable(
         title="Gaps between groups", rows=gaps.rename(columns={"sensitive": "feature"}).reset_index(drop=True),
         note="The highest rate of a group minus the lowest, with its 95 % interval for all pairs of groups together. Groups "
-        f"of fewer than {SMALL} people are not compared; small: how many. Measured on {drawn}.",
+        f"of fewer than {SMALL} people are not compared; small: how many. Measured on {rows_words}.",
     )

@@ -59,28 +59,28 @@ class LabelledRows:
         """
         if (exchange.name, number) not in self._exchanged:
             rows = np.flatnonzero(exchange.apart(self.raw, number))
-            found = exchange.put(self.raw[rows], np.full(len(rows), number))
-            legal = exchange.schema.inside(found)
-            self._exchanged[exchange.name, number] = rows[legal], self.judge(found[legal])
+            variants = exchange.put(self.raw[rows], np.full(len(rows), number))
+            legal = exchange.schema.inside(variants)
+            self._exchanged[exchange.name, number] = rows[legal], self.judge(variants[legal])
         return self._exchanged[exchange.name, number]
 
     def eligible(self, query: PersistentBias | Robustness, kind: str) -> tuple[Integers, Array]:
         """Return rows (E,) to ask about, by their places in this chunk, and the number (E,) of each one's counterfactual in the
         exchange (its own where none is involved), row by row."""
-        right, exchange = self.predicted == self.labels, query.exchange
+        is_correct, exchange = self.predicted == self.labels, query.exchange
         if exchange is None or kind == "robust":
-            rows = np.flatnonzero(right)
+            rows = np.flatnonzero(is_correct)
             return rows, exchange.of_rows(self.raw[rows]) if exchange else np.zeros(len(rows))
-        found_rows, found_to = [], []
+        row_parts, value_parts = [], []
         for value in exchange.numbers:
             rows, decided = self.counterfactuals(exchange, value)
-            still_right = decided == self.labels[rows]
-            rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
-            found_rows.append(rows)
-            found_to.append(np.full(len(rows), float(value)))
-        found, to = np.concatenate(found_rows), np.concatenate(found_to)
-        order = np.lexsort((to, found))
-        return found[order], to[order]
+            stays_correct = decided == self.labels[rows]
+            rows = rows[stays_correct & is_correct[rows]] if kind == "bias" else rows[stays_correct]
+            row_parts.append(rows)
+            value_parts.append(np.full(len(rows), float(value)))
+        all_rows, values = np.concatenate(row_parts), np.concatenate(value_parts)
+        order = np.lexsort((values, all_rows))
+        return all_rows[order], values[order]
 
     def take(self, low: int, high: int) -> LabelledRows:
         """Return the rows at places low .. high - 1, as a chunk."""
@@ -139,11 +139,11 @@ class Rates:
         """Add the rows of a table, and return the sum."""
         exchange, count = self.exchange, len(self.exchange.numbers)
         group = np.searchsorted(exchange.numbers, exchange.of_rows(table.raw))
-        positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
-        everybody = np.arange(len(group))
+        positive, actual = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
+        all_rows = np.arange(len(group))
         pairs = [table.counterfactuals(exchange, number) for number in exchange.numbers]
-        counted = [(0, everybody, positive), (1, everybody[truly], positive[truly]), (2, everybody[~truly], positive[~truly])]
-        for rate, rows, hit in counted + [(3, rows, decided == table.predicted[rows]) for rows, decided in pairs]:
+        selections = [(0, all_rows, positive), (1, all_rows[actual], positive[actual]), (2, all_rows[~actual], positive[~actual])]
+        for rate, rows, hit in selections + [(3, rows, decided == table.predicted[rows]) for rows, decided in pairs]:
             self.hits[rate] += np.bincount(group[rows[hit]], minlength=count)
             self.rows[rate] += np.bincount(group[rows], minlength=count)
         return self
@@ -170,15 +170,15 @@ class DecisionCounts:
     ) -> DecisionCounts:
         rows = right = highest = 0
         eligible, rates = Counter[tuple[str, str]](), tuple(map(Rates.of, exchanges))
-        asked = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
+        queries_by_kind = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
         for table in tables:
             rows += len(table.raw)
             right += int((table.labels == table.predicted).sum())
             highest = max(highest, int(table.labels.max(initial=0)), int(table.predicted.max(initial=0)))
-            for (kind, name), query in asked.items():
+            for (kind, name), query in queries_by_kind.items():
                 eligible[kind, name] += len(table.eligible(query, kind)[0])
-            for one in rates:
-                one.add(table)
+            for group_rates in rates:
+                group_rates.add(table)
         return cls(rows=rows, right=right, highest=highest, eligible=eligible, rates=rates)
 
     def verdicts(self, query: PersistentBias | Robustness, classes: int) -> int:
@@ -240,18 +240,18 @@ class TableStream:
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
         """Return the stream of rows that are read already, or that `chunks` reads."""
-        held: list[LabelledRows] = []
-        rows, whole, digests = 0, hashlib.sha256(), []
+        buffer: list[LabelledRows] = []
+        rows, digest, digests = 0, hashlib.sha256(), []
         groups = tuple(np.zeros(len(exchange.numbers), np.int64) for exchange in exchanges)
         for table in chunks():
             rows += len(table.raw)
-            held = [*held, table] if rows <= HELD else []
-            whole.update(table.content)
+            buffer = [*buffer, table] if rows <= HELD else []
+            digest.update(table.content)
             digests.append(table.digest)
             for exchange, people in zip(exchanges, groups, strict=True):
                 people += (exchange.of_rows(table.raw)[:, None] == np.array(exchange.numbers)).sum(axis=0)
         return cls(
-            chunks=(lambda: held) if rows <= HELD else chunks, rows=rows, sha256=whole.hexdigest(), digests=tuple(digests),
+            chunks=(lambda: buffer) if rows <= HELD else chunks, rows=rows, sha256=digest.hexdigest(), digests=tuple(digests),
             queries=queries, exchanges=exchanges, groups=groups,
         )
 
@@ -283,19 +283,19 @@ class TableStream:
 
     def pieces(self, rows: int) -> Iterator[LabelledRows]:
         """Yield all rows in tables of `rows` rows, independent of the chunks; the last may be shorter."""
-        held, room = list[LabelledRows](), rows
+        buffer, remaining = list[LabelledRows](), rows
         for table in self:
             low = 0
             while low < len(table.raw):
-                held.append(table.take(low, low + room))
-                low, room = low + len(held[-1].raw), room - len(held[-1].raw)
-                if room == 0:
-                    yield _joined(held)
-                    held, room = [], rows
-        if held:
-            yield _joined(held)
+                buffer.append(table.take(low, low + remaining))
+                low, remaining = low + len(buffer[-1].raw), remaining - len(buffer[-1].raw)
+                if remaining == 0:
+                    yield _joined(buffer)
+                    buffer, remaining = [], rows
+        if buffer:
+            yield _joined(buffer)
 
 
 def _joined(tables: Sequence[LabelledRows]) -> LabelledRows:
-    raw, labels = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels"))
+    raw, labels = (np.concatenate([getattr(table, name) for table in tables]) for name in ("raw", "labels"))
     return replace(tables[0], raw=raw, labels=labels, _exchanged={})

@@ -40,17 +40,17 @@ def show(result: PbaResult, console: Console) -> None:
         single = name in names
         console.print((screen_table if single else group_table)(name, result.rates, result.shares))
         if single and (more := len(groups_of(name, result.rates)) - GROUPS) > 0:
-            said = counted(more, "smaller group is", "smaller groups are")
-            console.print(f"{said} in rates.csv and shares.csv (--out FOLDER).", soft_wrap=True)
-        if (none := without_pairs(name, result.rates)):
-            console.print(f"CFA: none for {none}, of whom the schema's constraints allow no counterfactual.", soft_wrap=True)
+            count_words = counted(more, "smaller group is", "smaller groups are")
+            console.print(f"{count_words} in rates.csv and shares.csv (--out FOLDER).", soft_wrap=True)
+        if (without := without_pairs(name, result.rates)):
+            console.print(f"CFA: none for {without}, of whom the schema's constraints allow no counterfactual.", soft_wrap=True)
         for line in gap_words(result.gaps[result.gaps["sensitive"] == name], result.rates):
             console.print(line, soft_wrap=True)
         if single and len(schema.values(name)) > 2:
             console.print(pair_table(name, result.shares))
             if (pairs := len(pairs_of(name, result.shares))) > PAIRS:
-                most = f"These are the {WORST} of {pairs:,} ordered pairs with the most people for whom PBA is proved"
-                console.print(f"{most}; all are in shares.csv (--out FOLDER).", soft_wrap=True)
+                pairs_shown = f"These are the {WORST} of {pairs:,} ordered pairs with the most people for whom PBA is proved"
+                console.print(f"{pairs_shown}; all are in shares.csv (--out FOLDER).", soft_wrap=True)
     if len(result.rates["sensitive"].drop_duplicates()) > len(result.protected):
         console.print("What exchanging several features at once changes was not asked: pass --intersections.", soft_wrap=True)
     claimed = int(tally.loc[tally["trust"] == "claimed", "number"].sum())
@@ -78,10 +78,10 @@ def tie_words(result: PbaResult) -> str:
     model = result.network
     pairs = combinations(range(classes(model)), 2)
     error = max(margin_error(model, margin(model, i, j)) for i, j in pairs) if isinstance(model, TreeEnsemble) else 0.0
-    ties, near = (sum(counts) for counts in zip(*(one.verdicts.ties(error) for one in result.asked), strict=True))
+    ties, n_near = (sum(counts) for counts in zip(*(asked.verdicts.ties(error) for asked in result.asked), strict=True))
     return (
         f"Of the {result.counts.violated:,} exact points {ties:,} are ties (both copies have the same {result.described.quantity}, "
-        f"or no decision is ahead); {near:,} more are so near to one that the order of a float32 sum may decide."
+        f"or no decision is ahead); {n_near:,} more are so near to one that the order of a float32 sum may decide."
     )
 
 
@@ -94,16 +94,16 @@ def write(result: PbaResult, folder: Path) -> str | None:
     """Write the verdicts as JSON lines and, with pyarrow, as Parquet, part by part, and the certificates of each query."""
     columns = None if find_spec("pyarrow") is None else folder / "verdicts.parquet"
     with (
-        whole(folder / "verdicts.jsonl") as half, open(half, "wb") as lines,
-        nullcontext() if columns is None else _parquet(columns) as add,
+        whole(folder / "verdicts.jsonl") as temporary, open(temporary, "wb") as lines,
+        nullcontext() if columns is None else _parquet(columns) as add_part,
     ):
         for part in _parts(result):
             lines.writelines(json_lines(part))
-            if add is not None:
-                add(part)
-    for one in result.asked:
-        name = f"{'certificate' if one.is_bias else 'certificate-robustness'}{result.suffix(one.sensitive)}"
-        for _ in certificates(one, result.people, folder, name):
+            if add_part is not None:
+                add_part(part)
+    for asked in result.asked:
+        name = f"{'certificate' if asked.is_bias else 'certificate-robustness'}{result.suffix(asked.sensitive)}"
+        for _ in certificates(asked, result.people, folder, name):
             pass
     return None if columns else 'verdicts.jsonl is not written as Parquet as well: pip install "verifair[parquet]"'
 
@@ -120,14 +120,14 @@ def _parquet(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     }  # fmt: skip
     shape = pyarrow.schema(list(kinds.items()))
     # pyarrow takes no name outside UTF-8
-    with whole(path) as half, open(half, "wb") as out, pyarrow.parquet.ParquetWriter(out, shape) as file:
+    with whole(path) as temporary, open(temporary, "wb") as stream, pyarrow.parquet.ParquetWriter(stream, shape) as file:
         yield lambda part: file.write_table(pyarrow.Table.from_pandas(part, shape, preserve_index=False))
 
 
 def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:
-    for one in result.asked:
-        for part in one.verdicts.parts():
-            yield in_words(one.query, part).astype({"group": str, "to": str, "against": str, "label": str})
+    for asked in result.asked:
+        for part in asked.verdicts.parts():
+            yield in_words(asked.query, part).astype({"group": str, "to": str, "against": str, "label": str})
 
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
@@ -148,10 +148,10 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
     for metric in ("RB", "PBA"):
         grid.add_section()
         for setting in ("observed", "flipped"):
-            mine = shares[(shares["metric"] == metric) & (shares["setting"] == setting)]
-            for delta in sorted(mine["delta"].unique()):
-                at = mine[mine["delta"] == delta].groupby("shown")[["rows", "proved", "unknown"]].sum()
-                grid.add_row(metric, setting, f"{delta:g}", *[_share(at, g) for g in groups])
+            lines = shares[(shares["metric"] == metric) & (shares["setting"] == setting)]
+            for delta in sorted(lines["delta"].unique()):
+                counts = lines[lines["delta"] == delta].groupby("shown")[["rows", "proved", "unknown"]].sum()
+                grid.add_row(metric, setting, f"{delta:g}", *[_share(counts, g) for g in groups])
     return grid
 
 
@@ -167,12 +167,12 @@ def group_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Gr
     for delta in deltas:
         grid.add_column(f"PBA {delta:g}\nobserved", justify="right")
         grid.add_column("\nflipped", justify="right")
-    by = rates.set_index(["metric", "group"])
+    table = rates.set_index(["metric", "group"])
     counts = shares.groupby(["setting", "delta", "shown"])[["rows", "proved", "unknown"]].sum()
     for group in rates["group"].drop_duplicates():
-        people = int(by.loc[("SP", group), "rows"])
+        people = int(table.loc[("SP", group), "rows"])
         if people:
-            cells = [percent(float(by.loc[(metric, group), "value"])) for metric in RATES]
+            cells = [percent(float(table.loc[(metric, group), "value"])) for metric in RATES]
             keys = [(setting, delta, group) for delta in deltas for setting in ("observed", "flipped")]
             proved = [_cell(counts.loc[key]) if key in counts.index else "-" for key in keys]
             grid.add_row(str(group), f"{people:,}", *cells, *proved)
@@ -181,54 +181,54 @@ def group_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Gr
 
 def gap_words(gaps: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     """Yield a line for each rate's gap between the highest and the lowest group."""
-    by = rates.set_index(["sensitive", "metric", "group"])
+    table = rates.set_index(["sensitive", "metric", "group"])
     for line in gaps.itertuples(index=False):
-        small = f" {counted(line.small, 'group', 'groups')} of fewer than {SMALL} people not compared." if line.small else ""
+        note = f" {counted(line.small, 'group', 'groups')} of fewer than {SMALL} people not compared." if line.small else ""
         if line.groups < 2:
-            yield f"{line.metric}: no gap, for fewer than two groups have {SMALL} people.{small}"
+            yield f"{line.metric}: no gap, for fewer than two groups have {SMALL} people.{note}"
             continue
-        ends = [by.loc[(line.sensitive, line.metric, group), ["value", "rows"]] for group in (line.highest, line.lowest)]
-        (high, many), (low, few) = ends
-        at_once = "" if line.groups == 2 else f", for all pairs of {line.groups} groups at once"
+        ends = [table.loc[(line.sensitive, line.metric, group), ["value", "rows"]] for group in (line.highest, line.lowest)]
+        (high, n_high), (low, n_low) = ends
+        joint = "" if line.groups == 2 else f", for all pairs of {line.groups} groups at once"
         yield (
-            f"{line.metric}: {line.highest} {percent(high)} (n = {many:,.0f}), {line.lowest} {percent(low)} (n = {few:,.0f}); gap "
-            f"{100 * line.gap:.1f} points (95 % interval {100 * line.low:.1f} to {100 * line.high:.1f}{at_once}).{small}"
+            f"{line.metric}: {line.highest} {percent(high)} (n = {n_high:,.0f}), {line.lowest} {percent(low)} (n = {n_low:,.0f}); "
+            f"gap {100 * line.gap:.1f} points (95 % interval {100 * line.low:.1f} to {100 * line.high:.1f}{joint}).{note}"
         )
 
 
 def groups_of(sensitive: str, rates: pd.DataFrame) -> pd.Series:
     """Return the people of each group that has any, in the schema's order."""
-    mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "SP")]
-    people = mine.groupby("group", sort=False)["rows"].sum()
+    lines = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "SP")]
+    people = lines.groupby("group", sort=False)["rows"].sum()
     return people[people > 0]
 
 
 def without_pairs(sensitive: str, rates: pd.DataFrame) -> str:
     """Return the groups that have people but no legal counterfactual, separated by semicolons."""
-    mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "CFA") & (rates["rows"] == 0)]
-    return "; ".join(mine["group"][mine["group"].isin(groups_of(sensitive, rates).index)])
+    lines = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "CFA") & (rates["rows"] == 0)]
+    return "; ".join(lines["group"][lines["group"].isin(groups_of(sensitive, rates).index)])
 
 
 def pairs_of(sensitive: str, shares: pd.DataFrame) -> pd.Series:
     """Return for each ordered pair of groups the people for whom PBA is proved, in the setting and delta that has the most."""
-    mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
-    return mine.groupby(["group", "to", "setting", "delta"])["proved"].sum().groupby(level=["group", "to"]).max()
+    lines = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    return lines.groupby(["group", "to", "setting", "delta"])["proved"].sum().groupby(level=["group", "to"]).max()
 
 
 def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
     """Return PBA for ordered pairs of groups, all or the worst: the shares of rows proved more confident than their counterfactual,
     and the reverse."""
-    mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    lines = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     pairs = pairs_of(sensitive, shares)
     if len(pairs) > PAIRS:
         worst = pairs.nlargest(WORST, keep="first").index
-        mine = mine[pd.MultiIndex.from_frame(mine[["group", "to"]]).isin(worst)]
+        lines = lines[pd.MultiIndex.from_frame(lines[["group", "to"]]).isin(worst)]
     grid = Grid(title=f"PBA by ordered pair of {sensitive}", title_justify="left")
     for column in ("from", "to", "delta"):
         grid.add_column(column)
     for column in ("rows", "observed", "flipped"):
         grid.add_column(column, justify="right")
-    for (group, to, delta), part in mine.groupby(["group", "to", "delta"]):
+    for (group, to, delta), part in lines.groupby(["group", "to", "delta"]):
         counts = ["rows", "proved", "unknown"]
         cells = [_cell(part.loc[part["setting"] == setting, counts].sum()) for setting in ("observed", "flipped")]
         rows = int(part.loc[part["setting"] == "observed", "rows"].sum())
@@ -236,8 +236,8 @@ def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
     return grid
 
 
-def _share(at: pd.DataFrame, group: object) -> str:
-    return _cell(at.loc[group]) if group in at.index else "-"
+def _share(counts: pd.DataFrame, group: object) -> str:
+    return _cell(counts.loc[group]) if group in counts.index else "-"
 
 
 def _cell(counts: pd.Series) -> str:
