@@ -34,8 +34,8 @@ class PairSettings(Settings):
 
 def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     expected = "expected feature=low:high:step or feature=one,two, e.g. age=20:80:10"
-    found = assignments(texts, expected=expected, once="list all its values in one")
-    return {name: tuple(part.strip() for part in value.split(",")) for name, value in found.items()}
+    assigned = assignments(texts, expected=expected, once="list all its values in one")
+    return {name: tuple(part.strip() for part in value.split(",")) for name, value in assigned.items()}
 
 
 class VariantSettings(PairSettings):
@@ -53,11 +53,11 @@ class VariantSettings(PairSettings):
 
 def _raw(schema: Schema, name: str, listed: tuple[Any, ...]) -> list[float]:
     """Return the raw values that were listed one by one or, for numbers, as low:high:step with both ends included."""
-    out: list[float] = []
+    result: list[float] = []
     for value in listed:
         is_range = isinstance(value, str) and ":" in value and schema[name].numeric
-        out += _range(schema, name, value) if is_range else [schema.raw_value(name, value)]
-    return out
+        result += _range(schema, name, value) if is_range else [schema.raw_value(name, value)]
+    return result
 
 
 def _range(schema: Schema, name: str, text: str) -> list[float]:

@@ -148,7 +148,7 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is (signs == "deployed")
     assert ("(positive means logit > 0)" in found.statements[0].text) is (signs == "strict")
-    assert ("ties count on neither side" in certify._asked(query)) is (signs == "strict")
+    assert ("ties count on neither side" in certify._claim(query)) is (signs == "strict")
 
 
 def whole() -> Section:

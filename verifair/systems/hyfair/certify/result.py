@@ -78,7 +78,7 @@ class TargetedResult(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a line for each sub-population: its verdict, or the reason that it has none."""
-        lines = [{"targeted": one.targeted, "status": one.status.value, "reason": one.reason} for one in self.verdicts]
+        lines = [{"targeted": v.targeted, "status": v.status.value, "reason": v.reason} for v in self.verdicts]
         return pd.DataFrame(lines)
 
     @computed_field(alias="interrupted")  # type: ignore[prop-decorator]
@@ -257,10 +257,10 @@ class Block(Shape):
         """Return the variance of the refuted share over the blocks, minus its expectation by chance; and the variance itself. For
         ranking."""
         reached = self.parts
-        some, count = reached > 0, max(int(reached.sum()), 1)
+        is_reached, count = reached > 0, max(int(reached.sum()), 1)
         mean = float(self.violated.sum() / count)
-        variance = float((reached[some] * (self.refuted[some] - mean) ** 2).sum() / count)
-        return variance - mean * (1 - mean) * (int(some.sum()) - 1) / count, variance
+        variance = float((reached[is_reached] * (self.refuted[is_reached] - mean) ** 2).sum() / count)
+        return variance - mean * (1 - mean) * (int(is_reached.sum()) - 1) / count, variance
 
 
 class TrustCounts(Named):
@@ -313,13 +313,13 @@ class PartitionSummary(Pictured, Shape):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table of shares: one row for parts, one for volume, and one for the rows of a table if one was given."""
-        measured = {name: one.model_dump() for name, one in self.shares if one is not None}
+        measured = {name: share.model_dump() for name, share in self.shares if share is not None}
         return pd.DataFrame.from_dict(measured, orient="index")
 
     def _draw(self, path: Path) -> None:
         volume = self.volume
-        drawn = {"fair": volume.proved, "open": volume.unknown + volume.not_reached, "not fair": volume.violated}
-        shares(drawn, "share of the domain", path)
+        parts = {"fair": volume.proved, "open": volume.unknown + volume.not_reached, "not fair": volume.violated}
+        shares(parts, "share of the domain", path)
 
 
 class PartitionResult(PartitionSummary, Result):

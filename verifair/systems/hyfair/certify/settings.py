@@ -57,17 +57,17 @@ class CertifySettings(FairnessSettings):
         self.check_flip()
         yes_or_no = {"flip": self.flip, "epsilon": self.epsilon is not None, "signs": "signs" in self.model_fields_set}
         if mode == "maximise" and (any(yes_or_no.values()) or run.exit_verdict):
-            which = next((f"--{name}" for name, given in yes_or_no.items() if given), "--exit-verdict")
-            raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
+            option = next((f"--{name}" for name, is_given in yes_or_no.items() if is_given), "--exit-verdict")
+            raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {option}")
         if mode == "maximise" and self.tolerance is not None and self.tolerance < 1e-6:
             low = f"--tolerance {self.tolerance:g}: expected a number of at least 1e-06 and below 1, such as 0.0001"
             raise ValueError(f"{low} (bounds of --maximise are rounded outwards)")
         if mode == "share" and (self.epsilon is not None or self.relax or run.exit_verdict):
-            which = "--epsilon" if self.epsilon is not None else "--relax" if self.relax else "--exit-verdict"
-            raise ValueError(f"--share asks how many people's decisions never flip, all else equal: drop {which}")
+            option = "--epsilon" if self.epsilon is not None else "--relax" if self.relax else "--exit-verdict"
+            raise ValueError(f"--share asks how many people's decisions never flip, all else equal: drop {option}")
         if mode in ("maximise", "partition", "share") and (self.method not in ("auto", "exact") or self.solver is not None):
-            which = "--solver" if self.solver is not None else "--method"
-            raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
+            option = "--solver" if self.solver is not None else "--method"
+            raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {option}")
         if mode in ("partition", "share") and run.certificate is not None:
             raise ValueError(f"--{mode} keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
         if mode == "enumerate" and self.relax:

@@ -38,10 +38,10 @@ def located(partition: Partition, raw: Array) -> Integers:
     """Return (N,) the number of the part that holds each raw row (N, V), -1 for rows outside the box."""
     part = np.zeros(len(raw), dtype=np.int64)
     for v, count in enumerate(partition.blocks):
-        wide = partition.width[v]
-        part = part * count + (np.floor((raw[:, v] - partition.lower[v]) / wide).astype(np.int64) if wide else 0)
-    inside = ((raw >= partition.lower) & (raw <= partition.upper)).all(axis=1)
-    return np.where(inside, part, -1)
+        width = partition.width[v]
+        part = part * count + (np.floor((raw[:, v] - partition.lower[v]) / width).astype(np.int64) if width else 0)
+    in_box = ((raw >= partition.lower) & (raw <= partition.upper)).all(axis=1)
+    return np.where(in_box, part, -1)
 
 
 def partition_summary(
@@ -62,19 +62,19 @@ def partition_summary(
     with PartitionStore(path) as store:
         box = box_of(query.schema, query.box)
         partition = _partition_of(store, query, box)
-        placed = _Placed.of(query, partition, rows)
+        row_parts = _Placed.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
-        cut = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= LISTED)).tolist()
-        blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in cut}
-        opened = _Opened(query=query, pairs=Pairs.of(query, *box))
+        features = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= LISTED)).tolist()
+        blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in features}
+        totals = _Opened(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
             part = np.arange(first, first + len(status))
             counts += np.bincount(status, minlength=4)
             volume += np.bincount(status, weights=partition.volume(part), minlength=4)
             _count_blocks(blocks, partition, part, status)
-            placed.settle(first, status)
+            row_parts.settle(first, status)
             if (status == UNKNOWN).any() or (status == VIOLATED).any():
-                opened.read(store.chunk(first))
+                totals.read(store.chunk(first))
             if progress is not None:
                 progress(first + len(status), partition.count)
         counts[NOT_REACHED] = partition.count - counts.sum()
@@ -87,14 +87,14 @@ def partition_summary(
                 about=store.about,
                 parts=PartCounts(**dict(zip(OUTCOMES, counts.tolist(), strict=True))),
                 volume=VolumeShares(**dict(zip(OUTCOMES, volume.tolist(), strict=True))),
-                rows=placed.counts(),
-                reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
-                float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
+                rows=row_parts.counts(),
+                reasons={REASONS[k]: int(n) for k, n in enumerate(totals.reasons) if n},
+                float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), totals.float32.tolist(), strict=True))),
                 certified_for_float32=sum(store.certified().values()),
                 nodes=int(nodes or 0),
                 work_seconds=float(seconds or 0.0),
-                blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
-                examples=tuple(WitnessShape.model_validate(opened.witness(one)) for one in opened.starkest),
+                blocks=tuple(_block(query, partition, v, block_counts) for v, block_counts in blocks.items()),
+                examples=tuple(WitnessShape.model_validate(totals.witness(witness)) for witness in totals.starkest),
             )
 
 
@@ -135,8 +135,8 @@ class _Placed:
         self.outcome[low:high] = status[self.part[low:high] - first]
 
     def counts(self) -> RowCounts | None:
-        inside = np.bincount(self.outcome[self.part >= 0], minlength=4)
-        counts = dict(zip(OUTCOMES, inside.tolist(), strict=True))
+        in_box = np.bincount(self.outcome[self.part >= 0], minlength=4)
+        counts = dict(zip(OUTCOMES, in_box.tolist(), strict=True))
         return RowCounts(**counts, outside=int((self.part < 0).sum())) if self.given else None
 
 
@@ -185,28 +185,28 @@ class _Opened:
             raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
         self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
-        apart = np.abs(np.diff(probabilities(self.query.network, chunk.margins))[:, 0])
-        new = [
+        changes = np.abs(np.diff(probabilities(self.query.network, chunk.margins))[:, 0])
+        witnesses = [
             _Found(
-                rank=rank, apart=float(apart[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
+                rank=rank, apart=float(changes[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
                 goal=int(chunk.goal[w]), agrees=int(chunk.agrees[w]),
             )
-            for rank, w in enumerate(np.argsort(-apart, kind="stable")[:EXAMPLES].tolist())
+            for rank, w in enumerate(np.argsort(-changes, kind="stable")[:EXAMPLES].tolist())
         ]
         # One of each chunk first: the witnesses with the largest changes are often neighbours.
-        self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
+        self.starkest = sorted(self.starkest + witnesses, key=lambda witness: (witness.rank, -witness.apart))[:EXAMPLES]
 
     def _fits(self, chunk: Chunk) -> bool:
         """Return True if a chunk's arrays have consistent lengths, and its witnesses are pairs of legal rows."""
-        domain, why = self.query.schema.domain, chunk.reason
+        domain, reason = self.query.schema.domain, chunk.reason
         lengths = {len(chunk.x), len(chunk.margins), len(chunk.agrees), len(chunk.pair), len(chunk.goal)}
         shapes = chunk.x.shape[1] == domain.variables and chunk.margins.shape[1] == 2
-        if len(lengths) != 1 or not shapes or len(why) != len(chunk):
+        if len(lengths) != 1 or not shapes or len(reason) != len(chunk):
             return False
         goals = len(goals_of(self.query))
-        known = (chunk.pair >= 0) & (chunk.pair < len(self.pairs.z)) & (chunk.goal >= 0) & (chunk.goal < goals)
-        named = np.isin(why[chunk.status == UNKNOWN], range(len(REASONS)))
-        if not (known.all() and np.isfinite(chunk.margins).all() and named.all()):
+        valid = (chunk.pair >= 0) & (chunk.pair < len(self.pairs.z)) & (chunk.goal >= 0) & (chunk.goal < goals)
+        reasons_known = np.isin(reason[chunk.status == UNKNOWN], range(len(REASONS)))
+        if not (valid.all() and np.isfinite(chunk.margins).all() and reasons_known.all()):
             return False
         return bool((domain.legal(chunk.x) & domain.legal(self._second(chunk.x, chunk.pair))).all())
 
@@ -216,12 +216,12 @@ class _Opened:
         second[:, self.pairs.index] = self.pairs.z_prime[pair]
         return second
 
-    def witness(self, found: _Found) -> Witness:
-        goal, margins = goals_of(self.query)[found.goal], found.margins
-        x_prime = self._second(found.x[None], np.array([found.pair]))[0]
-        reached = goal.rows @ margins + goal.constants
-        value = float(reached.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+    def witness(self, stored: _Found) -> Witness:
+        goal, margins = goals_of(self.query)[stored.goal], stored.margins
+        x_prime = self._second(stored.x[None], np.array([stored.pair]))[0]
+        values = goal.rows @ margins + goal.constants
+        value = float(values.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
         return witness_at(
-            self.query.schema, self.query.network, np.stack([found.x, x_prime]), (float(margins[0]), float(margins[1])),
-            margin=value, agrees=None if found.agrees < 0 else bool(found.agrees),
+            self.query.schema, self.query.network, np.stack([stored.x, x_prime]), (float(margins[0]), float(margins[1])),
+            margin=value, agrees=None if stored.agrees < 0 else bool(stored.agrees),
         )

@@ -64,7 +64,7 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
     if settings.partition is not None:
         return _parts(settings.partition, query, subject, work)
     if settings.enumerate is not None:
-        return _listed(settings.enumerate, settings, query, work)
+        return _enumerated(settings.enumerate, settings, query, work)
     return _several(settings, query, work) if settings.targeted else _one(settings, query, work)
 
 
@@ -119,8 +119,8 @@ def _several(settings: CertifySettings, query: IndividualFairness, work: Work) -
     if saved:
         lines.append(f"{len(saved)} certificates in {folder}: {work.check_line(saved[0])}")
     if folder is not None and len(saved) < len(verdicts):
-        why = "refuted ones show their rows in --json FILE, of unknown ones nothing was proved"
-        lines.append(f"no certificate was written for {len(verdicts) - len(saved)} of {len(verdicts)}: {why}")
+        reason = "refuted ones show their rows in --json FILE, of unknown ones nothing was proved"
+        lines.append(f"no certificate was written for {len(verdicts) - len(saved)} of {len(verdicts)}: {reason}")
     about = _about(query, work)
     del about["query"]
     statuses = [EXIT_CODES[status] for status in Status if any(verdict.status is status for verdict in verdicts)]
@@ -140,13 +140,13 @@ def _several(settings: CertifySettings, query: IndividualFairness, work: Work) -
 def _narrowed(query: IndividualFairness, text: str) -> IndividualFairness:
     """Return the query on a sub-population."""
     try:
-        more = parsed_box(NEXT_FEATURE.split(text))
+        added = parsed_box(NEXT_FEATURE.split(text))
     except ValueError as error:
         raise QueryError(f"--targeted {error}") from None
-    twice = next((name for name in more if name in query.box), None)
-    if twice is not None:
-        raise QueryError(f"--targeted {text}: {twice!r} is in --box as well; give each feature once")
-    narrowed = replace(query, box={**query.box, **more})
+    repeated = next((name for name in added if name in query.box), None)
+    if repeated is not None:
+        raise QueryError(f"--targeted {text}: {repeated!r} is in --box as well; give each feature once")
+    narrowed = replace(query, box={**query.box, **added})
     Pairs.of(narrowed, *box_of(query.schema, narrowed.box))  # an error in the last one should not cost the others' time
     return narrowed
 
@@ -156,25 +156,25 @@ def _certificate(folder: Path | None, verdict: Verdict, k: int) -> Path | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"targeted-{k}.json.gz"
-    with whole(file) as half:
-        verdict.certificate.save(half)
+    with whole(file) as temporary:
+        verdict.certificate.save(temporary)
     return file
 
 
-def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, work: Work) -> EnumerationResult:
+def _enumerated(count: int, settings: CertifySettings, query: IndividualFairness, work: Work) -> EnumerationResult:
     """List people who are treated differently, until there are enough, no more, or no time left; Ctrl-C keeps those found."""
     with work.bar(f"people treated differently with {' and '.join(query.protected)}") as progress:
-        found = counterexamples(
-            query, wanted, budget=work.budget(), method=_method(settings), solver=settings.solver, progress=progress
+        result = counterexamples(
+            query, count, budget=work.budget(), method=_method(settings), solver=settings.solver, progress=progress
         )
-    rests_on = None if not found.complete else "solver" if found.by_solver else "search" if found.found else "certificate"
-    status = Status.VIOLATED if found.found else Status.UNKNOWN if found.certificate is None else Status.PROVED
+    rests_on = None if not result.complete else "solver" if result.by_solver else "search" if result.found else "certificate"
+    status = Status.VIOLATED if result.found else Status.UNKNOWN if result.certificate is None else Status.PROVED
     return EnumerationResult.model_validate({
-        **_about(query, work), "wanted": wanted, "counterexamples": found.found, "rests_on": rests_on, "enumeration": found,
-        **{name: getattr(found, name) for name in ("complete", "apart", "reason", "first_seconds", "certificate", "engine")},
-        "seconds": found.seconds, "semantics": found.semantics, "exit_code": EXIT_CODES[status],
-        "proof_line": work.save_proof(found.certificate, UNPROVED.get(status, "there is none"))[1],
-        "interrupted": f"{len(found.found):,} of {wanted:,} had been found" if found.reason is Reason.INTERRUPTED else None,
+        **_about(query, work), "wanted": count, "counterexamples": result.found, "rests_on": rests_on, "enumeration": result,
+        **{name: getattr(result, name) for name in ("complete", "apart", "reason", "first_seconds", "certificate", "engine")},
+        "seconds": result.seconds, "semantics": result.semantics, "exit_code": EXIT_CODES[status],
+        "proof_line": work.save_proof(result.certificate, UNPROVED.get(status, "there is none"))[1],
+        "interrupted": f"{len(result.found):,} of {count:,} had been found" if result.reason is Reason.INTERRUPTED else None,
     })
 
 
@@ -192,14 +192,14 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
         raise QueryError(text)
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
-        found = maximise(
+        gap = maximise(
             query, budget=work.budget(), tolerance=tolerance, jobs=work.jobs,
             progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
         )
     return MaximumResult(
-        **_about(query, work), **dict(Gap.model_validate(found)), tolerance=tolerance, gap=found,
-        proof_line=work.save_proof(found.certificate, "no bound was proved in the time given")[1],
-        interrupted="these are the two bounds found until then" if found.reason is Reason.INTERRUPTED else None,
+        **_about(query, work), **dict(Gap.model_validate(gap)), tolerance=tolerance, gap=gap,
+        proof_line=work.save_proof(gap.certificate, "no bound was proved in the time given")[1],
+        interrupted="these are the two bounds found until then" if gap.reason is Reason.INTERRUPTED else None,
     )
 
 
@@ -211,23 +211,23 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     rows = subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
     with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
-        found = certify_share(
+        share = certify_share(
             query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume, jobs=work.jobs,
             progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
         )
     counts = None if rows is None else ShareRows(**dict(zip(("fair", "unfair", "outside"), row_shares(query, rows), strict=True)))
-    left = f"{found.width:.2%} of the domain is open; pass the same command with --resume to go on"
-    if found.reason in (Reason.TIME, Reason.NODES):
-        work.warn(f"stopped by --timeout or --nodes: {left}, with a longer --timeout or more --nodes")
-    made = found.certificate
-    some = made.fair + made.unfair > 0
-    proof = work.check_line(store, partial=not made.extent.whole) if some else f"{store}, which shows nothing yet"
+    note = f"{share.width:.2%} of the domain is open; pass the same command with --resume to go on"
+    if share.reason in (Reason.TIME, Reason.NODES):
+        work.warn(f"stopped by --timeout or --nodes: {note}, with a longer --timeout or more --nodes")
+    certificate = share.certificate
+    is_shown = certificate.fair + certificate.unfair > 0
+    proof = work.check_line(store, partial=not certificate.extent.whole) if is_shown else f"{store}, which shows nothing yet"
     return ShareResult(
-        **_about(query, work), tolerance=tolerance, fair=found.fair, unfair=found.unfair, reason=found.reason, cells=found.cells,
-        rows=counts, seconds=work.seconds, store=str(store), semantics=found.semantics,
-        history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in made.history],
-        certificate=made, proof_line=f"certificate: {proof}",
-        interrupted=left if found.reason is Reason.INTERRUPTED else None,
+        **_about(query, work), tolerance=tolerance, fair=share.fair, unfair=share.unfair, reason=share.reason, cells=share.cells,
+        rows=counts, seconds=work.seconds, store=str(store), semantics=share.semantics,
+        history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in certificate.history],
+        certificate=certificate, proof_line=f"certificate: {proof}",
+        interrupted=note if share.reason is Reason.INTERRUPTED else None,
     )
 
 
@@ -251,15 +251,15 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     except sqlite3.Error as error:
         raise DataError(f"{store}: cannot be written or read on ({error}); name another file with --store") from error
     with work.bar("parts read") as progress:
-        found = partition_summary(store, query=query, rows=rows, progress=progress)
-    open_parts = found.parts.unknown + found.parts.not_reached
-    left = f"{open_parts:,} parts are open; pass the same command with --resume to go on"
+        summary = partition_summary(store, query=query, rows=rows, progress=progress)
+    open_parts = summary.parts.unknown + summary.parts.not_reached
+    note = f"{open_parts:,} parts are open; pass the same command with --resume to go on"
     if open_parts and not interrupted:
-        work.warn(f"stopped by --timeout or --nodes: {left}, with a longer --timeout or more --nodes")
-    status = Status.VIOLATED if found.parts.violated else Status.UNKNOWN if open_parts else Status.PROVED
+        work.warn(f"stopped by --timeout or --nodes: {note}, with a longer --timeout or more --nodes")
+    status = Status.VIOLATED if summary.parts.violated else Status.UNKNOWN if open_parts else Status.PROVED
     return PartitionResult(
-        **_about(query, work), **dict(found), seconds=work.seconds, size=size, store=str(store),
+        **_about(query, work), **dict(summary), seconds=work.seconds, size=size, store=str(store),
         stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.network),
         proof_line=f"verdicts and proofs: {work.check_line(store, partial=open_parts > 0)}", exit_code=EXIT_CODES[status],
-        interrupted=left if interrupted else None,
+        interrupted=note if interrupted else None,
     )

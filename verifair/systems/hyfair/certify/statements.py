@@ -67,11 +67,11 @@ class _SectionParts:
     def joined(cls, parts: Sequence[_SectionParts]) -> _SectionParts:
         """Return the parts of all features, one after the other."""
         return cls(
-            statements=[one for part in parts for one in part.statements],
-            witnesses=[one for part in parts for one in part.witnesses],
-            pictures=[one for part in parts for one in part.pictures],
-            evidence=[one for part in parts for one in part.evidence],
-            answer=[one for part in parts for one in part.answer],
+            statements=[item for part in parts for item in part.statements],
+            witnesses=[item for part in parts for item in part.witnesses],
+            pictures=[item for part in parts for item in part.pictures],
+            evidence=[item for part in parts for item in part.evidence],
+            answer=[item for part in parts for item in part.answer],
         )
 
     @property
@@ -83,62 +83,62 @@ class _SectionParts:
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return the page's section on individual fairness, for each protected feature alone."""
     names = subject.names(settings.protected)
-    alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None, "share": False}
-    more = "maximise", "partition", "share", "enumerate"
-    modes = [alone, *({**alone, mode: getattr(settings, mode)} for mode in more if getattr(settings, mode))]
+    base: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None, "share": False}
+    extras = "maximise", "partition", "share", "enumerate"
+    modes = [base, *({**base, mode: getattr(settings, mode)} for mode in extras if getattr(settings, mode))]
     for mode in modes:
         if mode["share"]:
             mode["epsilon"] = None  # a share is about decisions
     features = [_Feature(settings.model_copy(update={"protected": (name,)}), subject) for name in names]
-    left = len(names) * len(modes)
+    remaining = len(names) * len(modes)
     for mode in modes:  # cheap questions come first, for all features
         for feature in features:
-            _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)))
-            left -= 1
-    for one in features:
-        if one.found.open is not None and one.found.broken is not None:
-            again = _refuted(settings, subject, one.query, one.found.broken, one.found.leads)
-            one.found.statements[one.found.open] = again
-    found = _SectionParts.joined([one.found for one in features])
-    where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
+            _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / remaining)))
+            remaining -= 1
+    for asked in features:
+        if asked.found.open is not None and asked.found.broken is not None:
+            refutation = _refuted(settings, subject, asked.query, asked.found.broken, asked.found.leads)
+            asked.found.statements[asked.found.open] = refutation
+    parts = _SectionParts.joined([asked.found for asked in features])
+    scope = "among everybody whom the schema describes" if not settings.box else f"where {_box_words(subject, settings)}"
     return Section(
         **SYSTEM.heading,
         method=(
-            f"Asked of all pairs of people who differ in the sensitive feature alone, {where}: bounds, branch-and-bound on inputs "
+            f"Asked of all pairs of people who differ in the sensitive feature alone, {scope}: bounds, branch-and-bound on inputs "
             "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was decided in "
             f"exact or outward-rounded arithmetic and replayed in the runtime.{_rule(settings, subject)}"
         ),
         semantics=semantics(subject.network),
-        statements=tuple(found.statements), witnesses=tuple(found.witnesses), pictures=tuple(found.pictures),
-        evidence=tuple(found.evidence),
+        statements=tuple(parts.statements), witnesses=tuple(parts.witnesses), pictures=tuple(parts.pictures),
+        evidence=tuple(parts.evidence),
         settings={
             "protected": names, "epsilon": settings.epsilon, "signs": settings.signs, "box": dict(settings.box),
             "partition": settings.partition, "share": settings.share, "maximise": settings.maximise,
             "enumerate": settings.enumerate, "tolerance": settings.tolerance, "seed": work.seed,
         },
-        answer={"by_feature": found.answer},
+        answer={"by_feature": parts.answer},
     )
 
 
 class _Feature:
     """One sensitive feature: the questions about it alone, and the results, those about the table's people first."""
 
-    def __init__(self, own: CertifySettings, subject: Subject) -> None:
-        self.own, self.query = own, own.question(SYSTEM.verb, subject)
-        self.found = _SectionParts(answer=[{"protected": own.protected[0]}])
+    def __init__(self, settings: CertifySettings, subject: Subject) -> None:
+        self.settings, self.query = settings, settings.question(SYSTEM.verb, subject)
+        self.found = _SectionParts(answer=[{"protected": settings.protected[0]}])
         if subject.data is not None:
             _exchange(subject, self.query, self.found)
 
 
 def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) -> None:
     """Answer one question about one feature."""
-    own, query, found = feature.own, feature.query, feature.found
+    settings, query, found = feature.settings, feature.query, feature.found
     if mode["partition"] is not None or mode["share"]:
         work = _stored(mode["partition"], query, work)
     if mode["share"]:
         work = replace(work, checks=SHARE_CHECKS)
     try:
-        result = solve(own.model_copy(update=mode), subject, work).whole()
+        result = solve(settings.model_copy(update=mode), subject, work).whole()
     except QueryError as error:
         if not mode["share"]:
             raise
@@ -147,9 +147,9 @@ def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) 
         return
     match result:
         case VerdictResult():
-            _box(own, subject, result, work, found)
+            _box(settings, subject, result, work, found)
         case MaximumResult():
-            _largest(own, subject, result, work, found)
+            _largest(settings, subject, result, work, found)
         case EnumerationResult():
             _people(subject, result, found)
         case PartitionResult():
@@ -174,7 +174,7 @@ def _stored(size: int | None, query: IndividualFairness, work: Work) -> Work:
     return replace(work, store=path, resume=path.exists())
 
 
-def _where(subject: Subject, settings: CertifySettings) -> str:
+def _box_words(subject: Subject, settings: CertifySettings) -> str:
     parts = []
     for name, value in settings.box.items():
         ends = [value_words(subject.schema, name, subject.schema[name].word(subject.schema.raw_value(name, end)))
@@ -184,10 +184,10 @@ def _where(subject: Subject, settings: CertifySettings) -> str:
 
 
 def _anywhere(subject: Subject, settings: CertifySettings) -> str:
-    return f"where {_where(subject, settings)}" if settings.box else "among all possible people"
+    return f"where {_box_words(subject, settings)}" if settings.box else "among all possible people"
 
 
-def _asked(query: IndividualFairness) -> str:
+def _claim(query: IndividualFairness) -> str:
     """Return the question in words. The deployed rule is the usual meaning of a decision; only the strict one is named."""
     name = query.protected[0]
     if query.epsilon is not None:
@@ -199,15 +199,15 @@ def _strictly(query: IndividualFairness) -> str:
     return decided("strict", query.network.whole.outputs, query.schema) if query.rule == "strict" else ""
 
 
-def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, leads: bool) -> Statement:
+def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, is_headline: bool) -> Statement:
     if query.epsilon is None:
-        what = f"a decision changes{_strictly(query)}"
+        event = f"a decision changes{_strictly(query)}"
     else:
-        what = f"a {query.quantity} moves by more than {exactly(query.epsilon)}"
-    where = f", where {_where(subject, settings)}" if settings.box else ""
-    text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
-    brief = f"For at least one possible person {what} with {query.protected[0]} alone{where}."
-    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads, brief=brief)
+        event = f"a {query.quantity} moves by more than {exactly(query.epsilon)}"
+    scope = f", where {_box_words(subject, settings)}" if settings.box else ""
+    text = f"Refuted by an exact counterexample: {event} with {query.protected[0]} alone{scope}. {sentence}"
+    brief = f"For at least one possible person {event} with {query.protected[0]} alone{scope}."
+    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=is_headline, brief=brief)
 
 
 ROWS = 10_000
@@ -220,68 +220,68 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     raw, v = subject.raw(), schema.index(name)
     assert raw is not None, "asked where there is a table"
     flips: list[tuple[float, int, float]] = []
-    close, gaining = set[int](), set[int]()
+    ties, improved = set[int](), set[int]()
     weights = margin(network, 1, 0)
     sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
     for start in range(0, len(raw), ROWS):
         part = raw[start : start + ROWS]
-        own = decisions(network, schema.encode(part))
+        before = decisions(network, schema.encode(part))
         for value in schema.values(name):
-            other = part.copy()
-            other[:, v] = value
-            legal = (part[:, v] != value) & schema.inside(other)
-            others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
-            sure = np.minimum(others, own[legal]) >= 0  # a smooth network puts a row too near to a tie into no class
-            changed = np.flatnonzero(legal)[sure & (others != own[legal])]
-            close.update((start + np.flatnonzero(legal)[~sure]).tolist())
-            gaining.update((start + changed[own[changed] != schema.good]).tolist())
-            there, here = (sizes(network.forward(schema.encode(rows[changed])) @ weights) for rows in (other, part))
-            flips += [(float(gap), start + int(row), float(value)) for gap, row in zip(np.abs(there - here), changed, strict=True)]
+            variants = part.copy()
+            variants[:, v] = value
+            legal = (part[:, v] != value) & schema.inside(variants)
+            after = decisions(network, schema.encode(variants[legal])) if legal.any() else before[legal]
+            is_decided = np.minimum(after, before[legal]) >= 0  # a smooth network puts a row too near to a tie into no class
+            changed = np.flatnonzero(legal)[is_decided & (after != before[legal])]
+            ties.update((start + np.flatnonzero(legal)[~is_decided]).tolist())
+            improved.update((start + changed[before[changed] != schema.good]).tolist())
+            new, old = (sizes(network.forward(schema.encode(rows[changed])) @ weights) for rows in (variants, part))
+            flips += [(float(gap), start + int(row), float(value)) for gap, row in zip(np.abs(new - old), changed, strict=True)]
     people = len(flipped := {row for _, row, _ in flips})
-    open_ = len(close - flipped)
-    near = f" {open_:,} are too near a tie to tell." if open_ else ""
-    flips.sort(key=lambda one: (-one[0], one[1]))
-    cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
+    n_open = len(ties - flipped)
+    tie_note = f" {n_open:,} are too near a tie to tell." if n_open else ""
+    flips.sort(key=lambda flip: (-flip[0], flip[1]))
+    cap_note = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
     # If the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
-    otherwise = f"would be decided otherwise with another {name}, all else equal{rule}"
+    outcome = f"would be decided otherwise with another {name}, all else equal{rule}"
     group_of = [] if schema[name].numeric else [schema.format(name, value) for value in raw[:, v].tolist()]
-    gained, lost = (Counter(group_of[row] for row in rows if group_of) for rows in (gaining, flipped - gaining))
-    every = Counter(group_of)
-    gain = len(gaining)
-    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_now(gained, every)}, '
-    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_now(lost, every)}'
+    better, worse = (Counter(group_of[row] for row in rows if group_of) for rows in (improved, flipped - improved))
+    totals = Counter(group_of)
+    n_improved = len(improved)
+    directions = f'{n_improved:,} would get "{schema.outcomes[1]}"{_by_group(better, totals)}, '
+    directions += f'{people - n_improved:,} would get "{schema.outcomes[0]}"{_by_group(worse, totals)}'
     found.statements.append(Statement(
-        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{f': {ways}' if people else ''}.{near}{cap}"
-        if people or near else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {otherwise}.",
-        standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.WATCH if near else Tone.GOOD, headline=True,
+        text=f"Of the table's people, {of(people, len(raw))} {outcome}{f': {directions}' if people else ''}.{tie_note}{cap_note}"
+        if people or tie_note else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {outcome}.",
+        standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.WATCH if tie_note else Tone.GOOD, headline=True,
         brief=f"If only {name} changed, {of(people, len(raw))} people would be decided otherwise"
-        f"{f': {ways}' if people else ''}.",
+        f"{f': {directions}' if people else ''}.",
     ))
     found.answer[-1]["exchanged"] = {
-        "people": len(raw), "asked": len(raw) - open_, "decided_otherwise": people, "to_favourable": gain,
+        "people": len(raw), "asked": len(raw) - n_open, "decided_otherwise": people, "to_favourable": n_improved,
         "groups": {
-            group: {"people": many, "decided_otherwise": gained[group] + lost[group], "to_favourable": gained[group]}
-            for group, many in every.items()
+            group: {"people": size, "decided_otherwise": better[group] + worse[group], "to_favourable": better[group]}
+            for group, size in totals.items()
         },
     }
-    shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
-    found.witnesses += shown
+    rows_shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
+    found.witnesses += rows_shown
     if query.rule == "deployed":  # a change from or to a tie is no flip by the strict rule
         lower, upper = box_of(schema, query.box)
-        inside = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
+        in_box = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
         found.broken = next(
-            (one.sentence for one, (_, row, value) in zip(shown, flips, strict=False)
-             if row in inside and lower[v] <= value <= upper[v] and one.flips), None
+            (witness.sentence for witness, (_, row, value) in zip(rows_shown, flips, strict=False)
+             if row in in_box and lower[v] <= value <= upper[v] and witness.flips), None
         )
 
 
-def _now(found: Counter[str], every: Counter[str]) -> str:
+def _by_group(tally: Counter[str], sizes: Counter[str]) -> str:
     """Return the numbers found in each group, in brackets, the most frequent group first."""
-    if not found:
+    if not tally:
         return ""
-    more = [counted(len(found) - GROUPS, "more group", "more groups")] if len(found) > GROUPS else []
-    return f" (now {', '.join([f'{group}: {people:,} of {every[group]:,}' for group, people in found.most_common(GROUPS)] + more)})"
+    rest = [counted(len(tally) - GROUPS, "more group", "more groups")] if len(tally) > GROUPS else []
+    return f" (now {', '.join([f'{group}: {people:,} of {sizes[group]:,}' for group, people in tally.most_common(GROUPS)] + rest)})"
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
@@ -293,39 +293,39 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
     pairs[1::2, v] = [value for _, value in flips]
     x = schema.encode(pairs)
     outputs = (network.forward(x) @ weights).reshape(-1, 2)
-    shown = None
+    signs = None
     if network.source is not None:
-        shown = (runtime_logits(network, x.astype(np.float32)) @ weights).reshape(-1, 2) > 0
-    places = np.unique([row for row, _ in flips])
-    names = dict(zip(places.tolist(), subject.rows().take(places).frame.index.tolist(), strict=True))
-    out = []
+        signs = (runtime_logits(network, x.astype(np.float32)) @ weights).reshape(-1, 2) > 0
+    positions = np.unique([row for row, _ in flips])
+    names = dict(zip(positions.tolist(), subject.rows().take(positions).frame.index.tolist(), strict=True))
+    result = []
     for n, (row, _) in enumerate(flips):
         witness = witness_at(
             schema, network, pairs[2 * n : 2 * n + 2], (float(outputs[n, 0]), float(outputs[n, 1])),
-            margin=float(abs(outputs[n, 0] - outputs[n, 1])), agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
+            margin=float(abs(outputs[n, 0] - outputs[n, 1])), agrees=None if signs is None else bool(signs[n, 0] != signs[n, 1]),
         )
-        found = witness_row("certify", schema, witness, person=f"The person of row {names[row]}")
-        out.append(found.model_copy(update={"row": names[row]}))
-    return out
+        entry = witness_row("certify", schema, witness, person=f"The person of row {names[row]}")
+        result.append(entry.model_copy(update={"row": names[row]}))
+    return result
 
 
 def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _SectionParts) -> None:
     """Add the verdict about the whole box."""
     query, verdict = result.question, result.verdict
-    name, where, asked = query.protected[0], _anywhere(subject, settings), _asked(query)
+    name, scope, claim = query.protected[0], _anywhere(subject, settings), _claim(query)
     found.answer[-1]["verdict"] = result.model_dump(include=set(VerdictShape.model_fields))
     match result.status:
         case Status.PROVED:
             assert verdict.certificate is not None
             proof = work.keep(
                 f"certify-{called(name)}.json.gz", verdict.certificate,
-                f"{asked[0].upper()}{asked[1:]}, {where}. {_float32(verdict.certificate.proofs)}.",
+                f"{claim[0].upper()}{claim[1:]}, {scope}. {_float32(verdict.certificate.proofs)}.",
                 query.network, query.schema,
             )
             found.evidence.append(proof)
-            text = f"{firmly(standing(proof))}: {asked}, {where}."
+            text = f"{firmly(standing(proof))}: {claim}, {scope}."
             found.statements.append(
-                Statement(text=text, standing=standing(proof), tone=Tone.GOOD, headline=True, brief=f"{name}: {asked}, {where}.")
+                Statement(text=text, standing=standing(proof), tone=Tone.GOOD, headline=True, brief=f"{name}: {claim}, {scope}.")
             )
         case Status.VIOLATED:
             assert verdict.witness is not None
@@ -334,48 +334,48 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             found.statements.append(_refuted(settings, subject, query, row.sentence, found.leads))
         case Status.UNKNOWN:
             assert verdict.reason is not None
-            text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
+            text = f"Whether {claim} {scope} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
             found.open = len(found.statements)
             found.statements.append(Statement(
                 text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads,
-                brief=f"{name}: whether {asked} {where} was not decided ({verdict.reason.value}).",
+                brief=f"{name}: whether {claim} {scope} was not decided ({verdict.reason.value}).",
             ))
 
 
 def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -> None:
     """Add possible people who are treated differently, and whether the list is complete."""
-    shown = {"question", "enumeration", "proof_line", "query", "versions", "model_sha256", "schema_sha256", "seed"}
-    found.answer[-1]["enumerated"] = result.model_dump(exclude=shown)
-    rows = [witness_row("certify", subject.schema, one, person="A possible person") for one in result.counterexamples]
+    excluded = {"question", "enumeration", "proof_line", "query", "versions", "model_sha256", "schema_sha256", "seed"}
+    found.answer[-1]["enumerated"] = result.model_dump(exclude=excluded)
+    rows = [witness_row("certify", subject.schema, witness, person="A possible person") for witness in result.counterexamples]
     found.witnesses += rows[:SHOWN]
-    found.broken = found.broken or next((one.sentence for one in rows), None)
+    found.broken = found.broken or next((entry.sentence for entry in rows), None)
     if rows:
         text = f"{how_many(result)} Each was decided exactly."
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD))
     if rows or not result.complete:  # if there is nobody at all, the verdict says so
-        at = Standing.CLAIMED if result.complete else Standing.UNKNOWN
-        found.statements.append(Statement(text=others(result), standing=at, tone=Tone.PLAIN if result.complete else Tone.WATCH))
+        level = Standing.CLAIMED if result.complete else Standing.UNKNOWN
+        found.statements.append(Statement(text=others(result), standing=level, tone=Tone.PLAIN if result.complete else Tone.WATCH))
 
 
 def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _SectionParts) -> None:
     """Add the bounds of the largest change of the probability."""
     query, gap = result.question, result.gap
-    name, where = query.protected[0], _anywhere(subject, settings)
-    valued = query.schema.outcome.of == "value"
-    what = f'probability of "{subject.favourable}"' if query.quantity == "probability" else query.quantity
+    name, scope = query.protected[0], _anywhere(subject, settings)
+    is_value = query.schema.outcome.of == "value"
+    quantity = f'probability of "{subject.favourable}"' if query.quantity == "probability" else query.quantity
     found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields)) | {"quantity": query.quantity}
     if gap.certificate is not None:
         bound = rounded(gap.upper, up=True, digits=4)
         proof = work.keep(
             f"gap-{called(name)}.json.gz", gap.certificate,
-            f"No {query.quantity} moves by more than {bound} with {name}, {where}.",
+            f"No {query.quantity} moves by more than {bound} with {name}, {scope}.",
             query.network, query.schema,
         )
         found.evidence.append(proof)
-        text = f"{firmly(standing(proof))}: {name} alone moves nobody's {what} by more than {bound}, {where}."
-        tone = Tone.PLAIN if valued else Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
-        brief = f"{name} alone moves nobody's {what} by more than {bound} (0: not at all, 1: from impossible to certain)."
-        brief = f"{name} alone moves nobody's {what} by more than {bound}." if valued else brief
+        text = f"{firmly(standing(proof))}: {name} alone moves nobody's {quantity} by more than {bound}, {scope}."
+        tone = Tone.PLAIN if is_value else Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
+        brief = f"{name} alone moves nobody's {quantity} by more than {bound} (0: not at all, 1: from impossible to certain)."
+        brief = f"{name} alone moves nobody's {quantity} by more than {bound}." if is_value else brief
         found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True, brief=brief))
     else:
         text = f"No bound on how far {name} alone can move a {query.quantity} was proved in the time given."
@@ -397,15 +397,15 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
     """Add the certified share of the box, and of the table's people."""
     query = parts.question
     assert work.store is not None
-    kept = {*PartitionSummary.model_fields, *PartitionSummary.model_computed_fields} - {"blocks"}  # there may be millions of these
-    found.answer[-1]["partition"] = parts.model_dump(include=kept)
-    examples = [witness_row("certify", subject.schema, one, person="A possible person") for one in parts.examples]
+    names = {*PartitionSummary.model_fields, *PartitionSummary.model_computed_fields} - {"blocks"}  # there may be millions of these
+    found.answer[-1]["partition"] = parts.model_dump(include=names)
+    examples = [witness_row("certify", subject.schema, example, person="A possible person") for example in parts.examples]
     found.witnesses += examples
-    found.broken = found.broken or next((one.sentence for one in examples), None)
+    found.broken = found.broken or next((example.sentence for example in examples), None)
     proof = None
     if parts.parts.proved or parts.parts.violated:
         proof = work.checked(
-            work.store.name, f"In each part that is proved, {_asked(query)}; each refuted part holds an exact counterexample.",
+            work.store.name, f"In each part that is proved, {_claim(query)}; each refuted part holds an exact counterexample.",
             query.network, query.schema,
         )
         found.evidence.append(proof)
@@ -413,54 +413,54 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
     if proof is None:
         return
     found.pictures.append(picture(
-        f"certify-{subject.schema.index(query.protected[0])}", f"Where {_asked(query)}",
-        f"Share of all possible people for whom it is proved that {_asked(query)}: {percent(parts.volume.proved)}; refuted "
+        f"certify-{subject.schema.index(query.protected[0])}", f"Where {_claim(query)}",
+        f"Share of all possible people for whom it is proved that {_claim(query)}: {percent(parts.volume.proved)}; refuted "
         f"parts make up {percent(parts.volume.violated)}.",
-        lambda to: partition_plot(parts, subject.schema, _asked(query), to),
+        lambda to: partition_plot(parts, subject.schema, _claim(query), to),
     ))
 
 
 def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionParts) -> None:
     """Add the share of all points of the box, and of the table's people, that are treated fairly."""
-    query, least, most = share.question, below(share.fair), above(1 - share.unfair)
+    query, lower, upper = share.question, below(share.fair), above(1 - share.unfair)
     assert work.store is not None
-    kept = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}
+    fields = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}
     exact = {"fair": str(share.certificate.fair), "unfair": str(share.certificate.unfair)}
-    found.answer[-1]["share"] = share.model_dump(mode="json", include=kept) | {"exact": exact}
-    where = "all possible people" if not query.box else "the people asked about"
+    found.answer[-1]["share"] = share.model_dump(mode="json", include=fields) | {"exact": exact}
+    scope = "all possible people" if not query.box else "the people asked about"
     if not share.fair and not share.unfair:
-        text = f"For how many of {where} {_asked(query)} is open: nothing was shown in the time given."
+        text = f"For how many of {scope} {_claim(query)} is open: nothing was shown in the time given."
         found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
         return
     proof = work.checked(
-        work.store.name, f"For at least {least} and at most {most} of {where}, {_asked(query)}.", query.network, query.schema
+        work.store.name, f"For at least {lower} and at most {upper} of {scope}, {_claim(query)}.", query.network, query.schema
     )
     found.evidence.append(proof)
-    text = f"For at least {least} and at most {most} of {where}, all combinations of values alike, {_asked(query)}."
+    text = f"For at least {lower} and at most {upper} of {scope}, all combinations of values alike, {_claim(query)}."
     if share.reason is not None:
         text += f" {above(share.open)} are open: the time was not enough for {share.tolerance:g}."
     if share.rows is not None:
         people = share.rows.fair + share.rows.unfair
-        none = " Nobody of the table is among them, with two legal combinations of values to compare."
-        text += f" So it is for {of(share.rows.fair, people)} of the table's people." if people else none
+        note = " Nobody of the table is among them, with two legal combinations of values to compare."
+        text += f" So it is for {of(share.rows.fair, people)} of the table's people." if people else note
     tone = Tone.BAD if share.unfair else Tone.GOOD if share.reason is None else Tone.WATCH
     found.statements.append(Statement(text=text, standing=standing(proof), tone=tone))
     found.pictures.append(picture(
-        f"certify-share-{subject.schema.index(query.protected[0])}", f"For how many people {_asked(query)}",
-        f"What was shown over time; in the end it is proved for {least} of {where} that {_asked(query)}, and for "
+        f"certify-share-{subject.schema.index(query.protected[0])}", f"For how many people {_claim(query)}",
+        f"What was shown over time; in the end it is proved for {lower} of {scope} that {_claim(query)}, and for "
         f"{below(share.unfair)} that some decision changes.",
         lambda to: bracket_plot(share, to),
     ))
 
 
 def _shares(query: IndividualFairness, parts: PartitionSummary, proof: Evidence | None) -> Iterator[Statement]:
-    every, volume = parts.parts.all, parts.volume
+    total, volume = parts.parts.all, parts.volume
     decided = parts.parts.proved + parts.parts.violated
-    where = "all possible people" if not query.box else "the people asked about"
-    text = f"None of {every:,} parts of {where} was decided in the time given."
+    scope = "all possible people" if not query.box else "the people asked about"
+    text = f"None of {total:,} parts of {scope} was decided in the time given."
     if decided:
         text = (
-            f"Of {every:,} parts of {where}, {decided:,} were decided in the time given: {_asked(query)} in parts that make up "
+            f"Of {total:,} parts of {scope}, {decided:,} were decided in the time given: {_claim(query)} in parts that make up "
             f"{percent(volume.proved)}, while each of the parts that make up {percent(volume.violated)} holds a pair "
             "treated differently."
         )
@@ -473,8 +473,8 @@ def _shares(query: IndividualFairness, parts: PartitionSummary, proof: Evidence 
         yield Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH)
         return
     refuted = parts.parts.violated > 0
-    at = standing(proof)
-    if at is Standing.PROVED and not parts.parts.proved:
-        at = Standing.REFUTED
-    tone = Tone.BAD if refuted else Tone.GOOD if decided == every else Tone.WATCH
-    yield Statement(text=text, standing=at, tone=tone)
+    level = standing(proof)
+    if level is Standing.PROVED and not parts.parts.proved:
+        level = Standing.REFUTED
+    tone = Tone.BAD if refuted else Tone.GOOD if decided == total else Tone.WATCH
+    yield Statement(text=text, standing=level, tone=tone)

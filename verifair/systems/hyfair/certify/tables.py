@@ -72,37 +72,37 @@ def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table of all counterexamples."""
     match result:
         case VerdictResult():
-            found = [] if result.witness is None else [result.witness]
+            witnesses = [] if result.witness is None else [result.witness]
         case TargetedResult():
-            found = [verdict.witness for verdict in result.verdicts if verdict.witness is not None]
+            witnesses = [verdict.witness for verdict in result.verdicts if verdict.witness is not None]
         case EnumerationResult():
-            found = result.counterexamples
+            witnesses = result.counterexamples
         case MaximumResult() | ShareResult():
-            found = []
+            witnesses = []
         case PartitionResult():
-            found = list(result.examples)
-    return {"counterexamples.csv": pd.DataFrame([_line(result.question, one) for one in found])} if found else {}
+            witnesses = list(result.examples)
+    return {"counterexamples.csv": pd.DataFrame([_line(result.question, witness) for witness in witnesses])} if witnesses else {}
 
 
 def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
     """Return a counterexample as one row: both people, their decisions, and whether float32 agrees."""
     partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
     first, second = witness.decisions
-    shown = "value" if query.schema.outcome.of == "value" else "probability"
+    quantity = "value" if query.schema.outcome.of == "value" else "probability"
     rows = {**witness.x, **beside(partner, witness.x)}
-    ours = {
-        "decision": first, "decision'": second, shown: witness.shown[0], f"{shown}'": witness.shown[1],
+    outcome = {
+        "decision": first, "decision'": second, quantity: witness.shown[0], f"{quantity}'": witness.shown[1],
         "margin": witness.margin, "float32_agrees": witness.float32_agrees,
     }
-    return {**rows, **beside(ours, [*rows, *(f"{name}'" for name in rows)])}
+    return {**rows, **beside(outcome, [*rows, *(f"{name}'" for name in rows)])}
 
 
 def holds(query: IndividualFairness) -> str:
     """Return the property that a proof of the query shows, in words."""
-    who = " and ".join(query.protected)
+    names = " and ".join(query.protected)
     if query.epsilon is None:
-        return f"no decision flips with {who}{nearby(query)}{_rule(query)}"
-    return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {who}{nearby(query)}"
+        return f"no decision flips with {names}{nearby(query)}{_rule(query)}"
+    return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {names}{nearby(query)}"
 
 
 def nearby(query: PairQuestion) -> str:
@@ -121,22 +121,22 @@ def _rule(query: IndividualFairness) -> str:
 
 
 def _verdict(result: VerdictResult, console: Console) -> None:
-    query, took = result.question, f"{result.seconds:.2f} s"
+    query, duration = result.question, f"{result.seconds:.2f} s"
     match result.status:
         case Status.PROVED:
             assert result.certificate is not None
-            console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {took}, {result.engine}.")
+            console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {duration}, {result.engine}.")
             proofs = result.verdict.certificate.proofs if result.verdict.certificate is not None else ()
             # A strict flip excludes ties, so its proof may rest on a bound of 0, rounded: this is not shown as a margin.
             margin = f" Margin {result.lower:.3g}." if result.lower is not None and 0 < result.lower < np.inf else ""
-            console.print(f"{float32_words(sum(one.float32 for one in proofs), len(proofs))}.{margin}", soft_wrap=True)
+            console.print(f"{float32_words(sum(proof.float32 for proof in proofs), len(proofs))}.{margin}", soft_wrap=True)
         case Status.VIOLATED:
             assert result.witness is not None
-            console.print(f"VIOLATED: {_violated(query, result.witness)}. {took}, {result.engine}.")
+            console.print(f"VIOLATED: {_violated(query, result.witness)}. {duration}, {result.engine}.")
             console.print(_pair(result.witness))
             first, second = result.witness.outputs
-            how = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
-            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {how})")
+            arithmetic = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
+            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {arithmetic})")
             schema, shown = query.schema, result.witness.shown
             names = " and ".join(result.witness.decisions)
             console.print(f"decided {names}; {schema.quantity} {shown[0]:.6g} and {shown[1]:.6g}")
@@ -145,7 +145,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(FURTHER, soft_wrap=True)
         case Status.UNKNOWN:
             assert result.reason is not None
-            console.print(f"UNKNOWN ({result.reason.value}) after {took}; {_further(result.reason)}", soft_wrap=True)
+            console.print(f"UNKNOWN ({result.reason.value}) after {duration}; {_further(result.reason)}", soft_wrap=True)
     console.print(f"About the {result.semantics}.")
 
 
@@ -163,12 +163,12 @@ def _further(reason: Reason) -> str:
 
 def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
     same = f"the same person but for {near(query.relax, query.schema)}" if query.relax else "the same person"
-    who = " and ".join(query.protected)
+    names = " and ".join(query.protected)
     if query.epsilon is None:
-        return f"{same}, another {who}, another decision{_rule(query)}"
+        return f"{same}, another {names}, another decision{_rule(query)}"
     first, second = witness.shown
     return (
-        f"{same}, another {who}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more "
+        f"{same}, another {names}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more "
         f"than {exactly(query.epsilon)}"
     )
 
@@ -194,19 +194,19 @@ def _several(result: TargetedResult, console: Console) -> None:
 
 def _people(result: EnumerationResult, console: Console) -> None:
     """Print the number of people found, whether there are others, and the first few."""
-    query, found = result.question, result.counterexamples
+    query, people = result.question, result.counterexamples
     if result.certificate is not None:
         console.print(f"PROVED ({result.certificate.trust}): {holds(query)} in the box: there is nobody to list.")
     else:
         console.print(f"{how_many(result)} {others(result)}")
-    if found:
+    if people:
         assert result.first_seconds is not None
-        console.print(people_table(query.schema, found[:SHOWN_PEOPLE]))
-        if len(found) > SHOWN_PEOPLE:
-            console.print(f"The first {SHOWN_PEOPLE} of {len(found):,}; --out FOLDER and --json FILE have all of them.")
-        asked = [one.float32_agrees for one in found if one.float32_agrees is not None]
+        console.print(people_table(query.schema, people[:SHOWN_PEOPLE]))
+        if len(people) > SHOWN_PEOPLE:
+            console.print(f"The first {SHOWN_PEOPLE} of {len(people):,}; --out FOLDER and --json FILE have all of them.")
+        replayed = [person.float32_agrees for person in people if person.float32_agrees is not None]
         console.print(_float32(Float32Counts(
-            agrees=sum(asked), disagrees=len(asked) - sum(asked), not_replayed=len(found) - len(asked)
+            agrees=sum(replayed), disagrees=len(replayed) - sum(replayed), not_replayed=len(people) - len(replayed)
         )))
         console.print(f"The first after {result.first_seconds:.2f} s, all after {result.seconds:.2f} s, {result.engine}.")
     else:
@@ -217,32 +217,32 @@ def _people(result: EnumerationResult, console: Console) -> None:
 def how_many(result: EnumerationResult) -> str:
     """Return a sentence with the number of people found."""
     query, count = result.question, len(result.counterexamples)
-    who = " and ".join(query.protected)
-    one = count == 1
+    names = " and ".join(query.protected)
+    singular = count == 1
     if query.epsilon is None:
-        what = f"{'is' if one else 'are'} decided otherwise"
+        phrase = f"{'is' if singular else 'are'} decided otherwise"
     else:
-        what = f"{'has' if one else 'have'} a {query.quantity} that moves by more than {exactly(query.epsilon)}"
+        phrase = f"{'has' if singular else 'have'} a {query.quantity} that moves by more than {exactly(query.epsilon)}"
     if not count:
         return "Nobody was found."
-    return f"{counted(count, 'person', 'different people')} {what} with another {who}, all else equal."
+    return f"{counted(count, 'person', 'different people')} {phrase} with another {names}, all else equal."
 
 
 def others(result: EnumerationResult) -> str:
     """Return a sentence on whether there are others; it says that there are none only if the search was complete."""
     count = len(result.counterexamples)
     if result.complete:
-        near = " or ".join(f"{distance:g} in {name}" for name, distance in result.apart.items())
-        all_ = "There is nobody else" if count == 1 else "These are all"
-        who = f"There are no others further than {near} from {'this one' if count == 1 else 'these'}" if near else all_
-        rest = "so a solver says, nobody has checked it" if result.rests_on == "solver" else (
+        limits = " or ".join(f"{distance:g} in {name}" for name, distance in result.apart.items())
+        all_words = "There is nobody else" if count == 1 else "These are all"
+        text = f"There are no others further than {limits} from {'this one' if count == 1 else 'these'}" if limits else all_words
+        basis = "so a solver says, nobody has checked it" if result.rests_on == "solver" else (
             "by the engine's bounds, of which no certificate is kept"
         )
-        return f"{who if count else 'There is nobody'}: {rest}."
+        return f"{text if count else 'There is nobody'}: {basis}."
     if result.reason is None:
         return "As many were asked for; there may be others."
-    why = {Reason.TIME: "time ran out", Reason.INTERRUPTED: "it was interrupted", Reason.NODES: "it ran out of --nodes"}
-    return f"The search did not come to its end ({why.get(result.reason, result.reason.value)}): there may be others."
+    reasons = {Reason.TIME: "time ran out", Reason.INTERRUPTED: "it was interrupted", Reason.NODES: "it ran out of --nodes"}
+    return f"The search did not come to its end ({reasons.get(result.reason, result.reason.value)}): there may be others."
 
 
 def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
@@ -261,15 +261,15 @@ def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
 
 
 def _largest(result: MaximumResult, console: Console) -> None:
-    gap, what = result.gap, result.question.quantity
+    gap, quantity = result.gap, result.question.quantity
     upper, lower = rounded(gap.upper, up=True), rounded(gap.lower, up=False)
     if result.certificate is None:
-        bound = f"No bound on the gap in {what} was certified"
+        bound = f"No bound on the gap in {quantity} was certified"
     else:
         changes = " and ".join(result.query.protected) + f" changes{nearby(result.question)}"
-        bound = f"Largest gap in {what} when {changes}: at most {upper}, certified"
-    found = "no pair was found that differs" if result.witness is None else f"the worst pair found differs by {lower}"
-    console.print(f"{bound}; {found}.")
+        bound = f"Largest gap in {quantity} when {changes}: at most {upper}, certified"
+    worst = "no pair was found that differs" if result.witness is None else f"the worst pair found differs by {lower}"
+    console.print(f"{bound}; {worst}.")
     if result.witness is not None:
         grid = _pair(result.witness)
         grid.add_section()
@@ -278,11 +278,11 @@ def _largest(result: MaximumResult, console: Console) -> None:
         if result.witness.float32_agrees is False:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
     if result.reason is not None:
-        further = {
+        advice = {
             Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "these are the bounds until then",
             Reason.NODES: "more --nodes bring them closer",
         }.get(result.reason, "a longer --timeout brings them closer")
-        console.print(f"The two bounds differ by more than {result.tolerance:g} ({result.reason.value}): {further}.")
+        console.print(f"The two bounds differ by more than {result.tolerance:g} ({result.reason.value}): {advice}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
 
 
@@ -293,8 +293,8 @@ def _share(result: ShareResult, console: Console) -> None:
     for column in ("", "of the domain", *(["data rows"] if rows else [])):
         grid.add_column(column, justify="left" if not column else "right")
     shares = {"fair": f"at least {below(result.fair)}", "not fair": f"at least {below(result.unfair)}"}
-    for name, said in (shares | {"open": above(result.open)} | ({"outside": ""} if counts else {})).items():
-        grid.add_row(name, said, *([f"{counts[name]:,}" if name in counts else ""] if rows else []))
+    for name, share in (shares | {"open": above(result.open)} | ({"outside": ""} if counts else {})).items():
+        grid.add_row(name, share, *([f"{counts[name]:,}" if name in counts else ""] if rows else []))
     points = "points" if result.question.schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     console.print(
         f"{headline(result.question)}: for at least {below(result.fair)} and at most {above(1 - result.unfair)} of all {points}.",
@@ -339,23 +339,23 @@ def _parts(result: PartitionResult, console: Console) -> None:
 
 
 def _float32(counts: Float32Counts) -> str:
-    asked = counts.agrees + counts.disagrees
-    every = asked + counts.not_replayed
-    if not asked:
-        return f"Witnesses: {every:,}, all exact; none was replayed in the float32 runtime."
+    replayed = counts.agrees + counts.disagrees
+    total = replayed + counts.not_replayed
+    if not replayed:
+        return f"Witnesses: {total:,}, all exact; none was replayed in the float32 runtime."
     hidden = f"; it rounds {counts.disagrees:,} away" if counts.disagrees else ""
-    return f"Witnesses: {every:,}, all exact; the float32 runtime shows {counts.agrees:,} of {asked:,} replayed too{hidden}."
+    return f"Witnesses: {total:,}, all exact; the float32 runtime shows {counts.agrees:,} of {replayed:,} replayed too{hidden}."
 
 
-def shares_table(found: PartitionSummary) -> Grid:
+def shares_table(summary: PartitionSummary) -> Grid:
     """Return a line for each measure: parts, share of the domain, rows of the table."""
     grid = Grid(title="Certified share", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     grid.add_column("", no_wrap=True)
-    outcomes = [outcome for outcome in SHOWN if outcome != "outside" or found.rows is not None]
+    outcomes = [outcome for outcome in SHOWN if outcome != "outside" or summary.rows is not None]
     for outcome in outcomes:
         grid.add_column(SHOWN[outcome], justify="right", no_wrap=True)
     for measure, label in MEASURES.items():
-        share, counts = found.shares[measure], {"parts": found.parts, "rows": found.rows}.get(measure)
+        share, counts = summary.shares[measure], {"parts": summary.parts, "rows": summary.rows}.get(measure)
         if share is not None:
             cells = [(getattr(counts, outcome, None), getattr(share, outcome, None)) for outcome in outcomes]
             grid.add_row(label, *(_cell(*cell) for cell in cells))
@@ -374,10 +374,10 @@ def people_table(schema: Schema, examples: Sequence[WitnessShape]) -> Grid:
     people = (f"person {k}" for k in range(1, len(examples) + 1))
     grid = Grid("feature", *people, title="Some of those treated differently", title_justify="left")
     for feature in schema.features:
-        grid.add_row(feature.name, *(_change(one.x[feature.name], one.x_prime[feature.name]) for one in examples))
+        grid.add_row(feature.name, *(_change(example.x[feature.name], example.x_prime[feature.name]) for example in examples))
     grid.add_section()
-    grid.add_row("decision", *(_change(*one.decisions) for one in examples))
-    probabilities = (_change(*(f"{p:.4f}" for p in one.shown)) for one in examples)
+    grid.add_row("decision", *(_change(*example.decisions) for example in examples))
+    probabilities = (_change(*(f"{p:.4f}" for p in example.shown)) for example in examples)
     grid.add_row(schema.quantity, *probabilities)
     return grid
 

@@ -50,47 +50,47 @@ def surrogates(
     standard deviations. Weights exp(-d^2 / w^2) by the distance d of these features, w = WIDTH sqrt(M).
     """
     rng = np.random.default_rng(seed)
-    near = Neighbourhood.of(space, centre, rows)
-    raw = near.draw(samples, rng)
+    neighbourhood = Neighbourhood.of(space, centre, rows)
+    raw = neighbourhood.draw(samples, rng)
     columns = space.free
-    interpretable = _interpretable(near, raw)[:, columns]
+    interpretable = _interpretable(neighbourhood, raw)[:, columns]
     distance = np.square(interpretable).sum(axis=1)
     weight = np.exp(-distance / (WIDTH**2 * len(columns)))
-    possible = space.possible(near.centre[None, :])[0]
+    possible = space.possible(neighbourhood.centre[None, :])[0]
     probability = scipy.special.expit(space.logits(raw)[:, possible].astype(np.float64))
     ridge = Ridge(alpha=1.0).fit(interpretable, probability, sample_weight=weight)
     strength = np.abs(np.atleast_2d(ridge.coef_))
     counts: Counter[int] = Counter()
-    for one in strength:
-        counts.update(int(columns[j]) for j in np.argsort(-one, kind="stable")[:TOP])
+    for row in strength:
+        counts.update(int(columns[j]) for j in np.argsort(-row, kind="stable")[:TOP])
     common = counts.most_common()
-    k = [_perturbed(near, v, severity, rng) for v, _ in common]
-    moved = np.concatenate(k)
+    k = [_perturbed(neighbourhood, v, severity, rng) for v, _ in common]
+    redrawn = np.concatenate(k)
     return Surrogates(
         features=tuple(v for v, _ in common),
         named=tuple(n for _, n in common),
-        perturbed=float(moved.mean()),
-        deviation=float(np.std([one.mean() for one in k])),
+        perturbed=float(redrawn.mean()),
+        deviation=float(np.std([severities.mean() for severities in k])),
     )
 
 
-def _interpretable(near: Neighbourhood, raw: Array) -> Array:
+def _interpretable(neighbourhood: Neighbourhood, raw: Array) -> Array:
     """Return (N, V) the interpretable features: 0 at the centre; 1 for any other category."""
-    spread = np.where(near.spread > 0, near.spread, 1.0)
-    category = np.array([shares is not None for shares in near.shares])
-    return np.where(category, raw != near.centre, (raw - near.centre) / spread)
+    spread = np.where(neighbourhood.spread > 0, neighbourhood.spread, 1.0)
+    category = np.array([shares is not None for shares in neighbourhood.shares])
+    return np.where(category, raw != neighbourhood.centre, (raw - neighbourhood.centre) / spread)
 
 
-def _perturbed(near: Neighbourhood, v: int, severity: Severity, rng: np.random.Generator) -> Array:
+def _perturbed(neighbourhood: Neighbourhood, v: int, severity: Severity, rng: np.random.Generator) -> Array:
     """Return severities with variable v redrawn, with a new value if there is one."""
-    raw = np.repeat(near.centre[None, :], 4 * PERTURBED, axis=0)
-    raw[:, v] = near.redraw(v, raw[:, v], rng)
-    raw = raw[near.space.legal(raw)]
-    other = raw[raw[:, v] != near.centre[v]][:PERTURBED]
-    return np.asarray(severity(other if len(other) else near.centre[None, :]), dtype=np.float64)
+    raw = np.repeat(neighbourhood.centre[None, :], 4 * PERTURBED, axis=0)
+    raw[:, v] = neighbourhood.redraw(v, raw[:, v], rng)
+    raw = raw[neighbourhood.space.legal(raw)]
+    changed = raw[raw[:, v] != neighbourhood.centre[v]][:PERTURBED]
+    return np.asarray(severity(changed if len(changed) else neighbourhood.centre[None, :]), dtype=np.float64)
 
 
-def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[LimeLine]:
+def comparison(schema: Schema, explanations: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[LimeLine]:
     """Return lines of HyFair's Table III: for each cluster LIME and the rules (means over the rules that were kept).
 
     Init.K: of the cluster.   Size: features named; conditions of a rule.   K: of the cluster; mean inside the rule.
@@ -98,7 +98,7 @@ def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[
     it covers; for LIME the one point that it explains.
     """
     lines: list[LimeLine] = []
-    for explanation, lime in zip(found, baseline, strict=True):
+    for explanation, lime in zip(explanations, baseline, strict=True):
         lines.append(
             LimeLine(
                 method="LIME", init_k=explanation.severity, size=float(len(lime.features)), k=explanation.severity,
@@ -106,16 +106,16 @@ def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[
                 features=", ".join(schema.features[v].name for v in lime.features),
             )
         )
-        kept = [one.evidence for one in explanation.rules]
-        if kept:
-            inside, negated = np.mean([e.inside for e in kept]), np.mean([e.negated for e in kept])
-            names = {schema.features[v].name for one in explanation.rules for v in one.rule.conditions}
+        evidence = [explained.evidence for explained in explanation.rules]
+        if evidence:
+            inside, negated = np.mean([e.inside for e in evidence]), np.mean([e.negated for e in evidence])
+            names = {schema.features[v].name for explained in explanation.rules for v in explained.rule.conditions}
             lines.append(
                 LimeLine(
                     method="rules", init_k=explanation.severity,
-                    size=float(np.mean([len(one.rule.conditions) for one in explanation.rules])), k=float(inside),
+                    size=float(np.mean([len(explained.rule.conditions) for explained in explanation.rules])), k=float(inside),
                     pert_k=float(negated), diff=float(inside - negated),
-                    cov=float(np.mean([e.samples for e in kept]) * len(explanation.labelled.raw)),
+                    cov=float(np.mean([e.samples for e in evidence]) * len(explanation.labelled.raw)),
                     features=", ".join(f.name for f in schema.features if f.name in names),
                 )
             )

@@ -27,20 +27,20 @@ def plots(result: ExplainResult) -> dict[str, Callable[[Path], None]]:
 def rules_plot(schema: Schema, rules: Sequence[Explained], measure: str, path: Path) -> None:
     """Draw the mean severity inside each rule, and with one condition negated."""
     rules = rules[:PLOTTED]
-    labels = [textwrap.fill(one.rule.words(schema), 70) for one in rules]
+    labels = [textwrap.fill(explained.rule.words(schema), 70) for explained in rules]
     lines = sum(label.count("\n") + 1 for label in labels)
-    with figure(path, (11, max(2.2, 0.9 + 0.24 * lines + 0.22 * len(rules)))) as drawn:
-        (axis,) = drawn.axes
-        place = np.arange(len(rules))
-        e = [one.evidence for one in rules]
-        axis.barh(place - 0.2, [x.inside for x in e], 0.36, color=COLORS[0], label="rule holds")
-        axis.barh(place + 0.2, [x.negated for x in e], 0.36, color=COLORS[4], label="one condition negated")
+    with figure(path, (11, max(2.2, 0.9 + 0.24 * lines + 0.22 * len(rules)))) as fig:
+        (axis,) = fig.axes
+        positions = np.arange(len(rules))
+        e = [explained.evidence for explained in rules]
+        axis.barh(positions - 0.2, [x.inside for x in e], 0.36, color=COLORS[0], label="rule holds")
+        axis.barh(positions + 0.2, [x.negated for x in e], 0.36, color=COLORS[4], label="one condition negated")
         for bars in axis.containers:
             axis.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
-        axis.set_yticks(place, labels)
+        axis.set_yticks(positions, labels)
         axis.invert_yaxis()
         buckets, gap = "mean k: outcome buckets over all protected values", "mean of the largest probability gap"
         axis.set_xlabel(buckets if measure == "k" else gap)
         axis.margins(x=0.08)
         axis.grid(axis="x", alpha=0.3)
-        drawn.legend(loc="outside upper right", ncols=2)
+        fig.legend(loc="outside upper right", ncols=2)

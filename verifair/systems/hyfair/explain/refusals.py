@@ -29,16 +29,16 @@ def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:
 
     Raises QueryError if a rule covers everything: nobody would be answered.
     """
-    out = []
-    for number, rule in enumerate(rules, start=1):
+    result = []
+    for index, rule in enumerate(rules, start=1):
         lower, upper = np.full_like(rule.lower, -np.inf), np.full_like(rule.upper, np.inf)
         for v in rule.conditions:
             lower[v] = _outermost(schema.domain, v, rule.lower[v], -1)
             upper[v] = _outermost(schema.domain, v, rule.upper[v], 1)
         if not (np.isfinite(lower) | np.isfinite(upper)).any():
-            raise QueryError(f"rule {number} covers the whole domain ({rule.words(schema)}): the guarded network would answer none")
-        out.append(Rule(lower=lower, upper=upper))
-    return tuple(out)
+            raise QueryError(f"rule {index} covers the whole domain ({rule.words(schema)}): the guarded network would answer none")
+        result.append(Rule(lower=lower, upper=upper))
+    return tuple(result)
 
 
 def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
@@ -54,21 +54,21 @@ def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
 
     if same(limit):
         return side * np.inf
-    near, far = float(end), limit  # bisection with same(near) and not same(far), down to neighbouring floats
+    inner, outer = float(end), limit  # bisection with same(inner) and not same(outer), down to neighbouring floats
     while True:
-        middle = near + (far - near) / 2
+        middle = inner + (outer - inner) / 2
         middle = float(np.floor(middle) if side > 0 else np.ceil(middle)) if domain.integer[v] else middle
-        if middle in (near, far):
-            return near
-        near, far = (middle, far) if same(middle) else (near, middle)
+        if middle in (inner, outer):
+            return inner
+        inner, outer = (middle, outer) if same(middle) else (inner, middle)
 
 
 def guarded_schema(schema: Schema, rules: Sequence[Rule]) -> Schema:
     """Return the schema with each (snapped) rule as a constraint. Proofs about it cover everything that is answered by a network
     that refuses these rules and those of `earlier`."""
-    taken = {constraint.name or "" for constraint in schema.constraints}
-    free = (REFUSED if n == 1 else f"{REFUSED} ({n})" for n in count(1))
-    name = next(one for one in free if not any(other == one or other.startswith(f"{one} ") for other in taken))
+    used = {constraint.name or "" for constraint in schema.constraints}
+    names = (REFUSED if n == 1 else f"{REFUSED} ({n})" for n in count(1))
+    name = next(option for option in names if not any(other == option or other.startswith(f"{option} ") for other in used))
     return schema.forbidding([when(rule, schema) for rule in rules], name)
 
 

@@ -88,12 +88,12 @@ class ExplainResult(Result):
     @property
     def best(self) -> list[Explained]:
         """The rules of all clusters, those with the largest effect of negation first."""
-        every = (one for explanation in self.found.found for one in explanation.rules)
-        return sorted(every, key=lambda one: -one.evidence.difference)
+        rules_found = (item for explanation in self.found.found for item in explanation.rules)
+        return sorted(rules_found, key=lambda item: -item.evidence.difference)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a line for each rule: its words, and the mean severity inside it and with one condition negated."""
-        lines = [(one.rule.words(self.described), one.evidence.inside, one.evidence.negated) for one in self.best]
+        lines = [(item.rule.words(self.described), item.evidence.inside, item.evidence.negated) for item in self.best]
         return pd.DataFrame(lines, columns=["rule", "severity inside", "one condition negated"])
 
 

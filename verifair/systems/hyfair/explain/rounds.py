@@ -39,7 +39,7 @@ class Rounds:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        return tuple(one.rule for explanation in self.found for one in explanation.rules)
+        return tuple(explained.rule for explanation in self.found for explained in explanation.rules)
 
 
 def explain_rounds(
@@ -55,8 +55,8 @@ def explain_rounds(
     """
     found: list[Explanation] = []
     stopped = None
-    for number in range(settings.rounds):
-        rules = [one.rule for explanation in found for one in explanation.rules]
+    for index in range(settings.rounds):
+        rules = [explained.rule for explanation in found for explained in explanation.rules]
         if clock.now() >= deadline:
             stopped = "time"
             break
@@ -65,8 +65,8 @@ def explain_rounds(
             break
         try:
             seconds = max(min(budget.seconds, deadline - clock.now()), 0.01)
-            own = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * number)
-            found.append(_round(outside(query, rules), settings, rows, own, deadline, centre if number == 0 else None))
+            limits = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * index)
+            found.append(_round(outside(query, rules), settings, rows, limits, deadline, centre if index == 0 else None))
         except OutOfTime:
             stopped = "time"
             break
@@ -76,7 +76,7 @@ def explain_rounds(
             stopped = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
             break
         if progress is not None:
-            progress(number + 1, settings.rounds)
+            progress(index + 1, settings.rounds)
     if found and found[-1].late:
         stopped = f"time, before {found[-1].late} more rules of the last cluster were judged"
     if not found:
@@ -92,11 +92,11 @@ def _round(
     if centre is None and settings.measure == "gap":
         centre = climb(space, rows, budget.seed)
     elif centre is None:
-        near = among(query, rows)
-        met = search_clusters(query, data=near, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
-        if met.statistics.stopped == INTERRUPTED:
+        rows_in_box = among(query, rows)
+        search = search_clusters(query, data=rows_in_box, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
+        if search.statistics.stopped == INTERRUPTED:
             raise KeyboardInterrupt
-        centre = met.cluster.x
+        centre = search.cluster.x
     return explain(space, centre, severity, settings, rows=rows, seed=budget.seed)
 
 
@@ -129,17 +129,17 @@ def climb(space: Space, rows: Array | None, seed: int) -> Array:
     values = gap(pool)
     order = np.argsort(-values)
     chosen = np.concatenate([order[: STARTS // 2], rng.choice(len(pool), size=STARTS - STARTS // 2)])
-    x, most = space.canonical(pool[chosen]), values[chosen]
+    x, best_gaps = space.canonical(pool[chosen]), values[chosen]
     variables = np.repeat(space.free, DRAWN)
     for _ in range(STEPS if len(variables) else 0):
         candidates = np.repeat(x[:, None, :], len(variables), axis=1)
-        drawn = space.uniform_values(rng, np.tile(variables, (len(x), 1)))
-        candidates[:, np.arange(len(variables)), variables] = drawn
+        new_values = space.uniform_values(rng, np.tile(variables, (len(x), 1)))
+        candidates[:, np.arange(len(variables)), variables] = new_values
         flat = candidates.reshape(-1, x.shape[1])
-        found = np.where(space.legal(flat), gap(flat), -np.inf).reshape(len(x), -1)
-        best = found.argmax(axis=1)
-        better = found[np.arange(len(x)), best] > most
+        gaps = np.where(space.legal(flat), gap(flat), -np.inf).reshape(len(x), -1)
+        best = gaps.argmax(axis=1)
+        better = gaps[np.arange(len(x)), best] > best_gaps
         if not better.any():
             break
-        x[better], most[better] = candidates[better, best[better]], found[better, best[better]]
-    return np.asarray(x[most.argmax()])
+        x[better], best_gaps[better] = candidates[better, best[better]], gaps[better, best[better]]
+    return np.asarray(x[best_gaps.argmax()])

@@ -59,9 +59,9 @@ class Rule:
         share = 1.0
         for v in self.conditions:
             low, high = max(self.lower[v], space.lower[v]), min(self.upper[v], space.upper[v])
-            whole = float(space.query.schema.domain.integer[v])
-            width = space.upper[v] - space.lower[v] + whole
-            share *= max(high - low + whole, 0.0) / width if width else float(low <= high)
+            unit = float(space.query.schema.domain.integer[v])
+            width = space.upper[v] - space.lower[v] + unit
+            share *= max(high - low + unit, 0.0) / width if width else float(low <= high)
         return float(share)
 
 
@@ -71,32 +71,32 @@ def condition_words(schema: Schema, v: int, low: float, high: float) -> str:
     name = feature.name
     if feature.categories is not None:
         first, last = int(max(low, 0)), int(min(high, len(feature.categories) - 1))
-        inside = feature.categories[first : last + 1]
-        outside = feature.categories[:first] + feature.categories[last + 1 :]
-        if min(len(inside), len(outside)) > LISTED:
-            return f"{name} from {inside[0]} to {inside[-1]} in the schema's order"
-        if len(inside) <= len(outside):
-            return f"{name} is {_listed(inside, 'or')}"
-        return f"{name} is not {_listed(outside, 'nor')}"
+        included = feature.categories[first : last + 1]
+        excluded = feature.categories[:first] + feature.categories[last + 1 :]
+        if min(len(included), len(excluded)) > LISTED:
+            return f"{name} from {included[0]} to {included[-1]} in the schema's order"
+        if len(included) <= len(excluded):
+            return f"{name} is {_join_words(included, 'or')}"
+        return f"{name} is not {_join_words(excluded, 'nor')}"
     ends = (max(low, domain.lower[v]), min(high, domain.upper[v]))
-    shown = [f"{int(end)}" if domain.integer[v] else f"{end:.6g}" for end in ends]
+    texts = [f"{int(end)}" if domain.integer[v] else f"{end:.6g}" for end in ends]
     if low == high:
-        return f"{name} is {shown[0]}"
+        return f"{name} is {texts[0]}"
     if high >= domain.upper[v]:
-        return f"{name} is at least {shown[0]}"
-    return f"{name} is at most {shown[1]}" if low <= domain.lower[v] else f"{name} between {shown[0]} and {shown[1]}"
+        return f"{name} is at least {texts[0]}"
+    return f"{name} is at most {texts[1]}" if low <= domain.lower[v] else f"{name} between {texts[0]} and {texts[1]}"
 
 
-def _listed(names: Sequence[str], last: str) -> str:
+def _join_words(names: Sequence[str], last: str) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def refused(rules: Sequence[Rule], raw: Array) -> Booleans:
     """Return (N,) True for raw points in the box of some rule."""
-    found = np.zeros(len(raw), dtype=bool)
+    result = np.zeros(len(raw), dtype=bool)
     for rule in rules:
-        found |= rule.contain(raw)
-    return found
+        result |= rule.contain(raw)
+    return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +168,8 @@ def explain(
     largest = space.cap if settings.measure == "k" else 1.0
     delta = settings.delta if settings.delta is not None else SIGNIFICANT * largest
     rng = np.random.default_rng(seed)
-    near = Neighbourhood.of(space, centre, rows)
-    raw = near.draw(settings.samples, rng)
+    neighbourhood = Neighbourhood.of(space, centre, rows)
+    raw = neighbourhood.draw(settings.samples, rng)
     labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), settings.quantile)
     # A guardrail must not refuse by any protected feature of the schema, even if the question is about others.
     columns = tuple(int(v) for v in space.free if not space.query.schema.features[v].protected)
@@ -178,31 +178,31 @@ def explain(
     tree = DecisionTreeClassifier(max_depth=settings.depth, min_samples_leaf=settings.leaf, random_state=seed)
     tree.fit(raw[:, columns], labelled.high)
     purity = least_purity(tree) if settings.purity is None else settings.purity
-    paths = list(high_leaves(tree, columns, near.whole, purity))
+    paths = list(high_leaves(tree, columns, neighbourhood.whole, purity))
     if not paths:
         raise QueryError(
             f"no leaf of the decision tree is high: {int(labelled.high.sum())} of {len(raw)} samples have a severity of at least "
             f"{labelled.threshold:g}, but nowhere are they {100 * purity:g} % of a leaf; allow a deeper tree or smaller leaves, "
             "draw more samples, or ask for less purity"
         )
-    own, judged = float(severity(near.centre[None, :])[0]), list[Explained]()
+    centre_severity, explained = float(severity(neighbourhood.centre[None, :])[0]), list[Explained]()
     try:
         for rule in paths:
-            judged.append(Explained(rule=rule, evidence=judge(rule, near, labelled, severity, rows, rng)))
+            explained.append(Explained(rule=rule, evidence=judge(rule, neighbourhood, labelled, severity, rows, rng)))
     except OutOfTime:
-        if not judged:
+        if not explained:
             raise
-    judged.sort(key=lambda one: -one.evidence.difference)
+    explained.sort(key=lambda item: -item.evidence.difference)
     return Explanation(
-        centre=space.shown(near.centre[None, :])[0],
-        severity=own,
+        centre=space.shown(neighbourhood.centre[None, :])[0],
+        severity=centre_severity,
         labelled=labelled,
         tree=tree,
         columns=columns,
         purity=purity,
-        rules=tuple(one for one in judged if one.evidence.difference >= delta),
-        dropped=tuple(one for one in judged if not one.evidence.difference >= delta),
-        late=len(paths) - len(judged),
+        rules=tuple(item for item in explained if item.evidence.difference >= delta),
+        dropped=tuple(item for item in explained if not item.evidence.difference >= delta),
+        late=len(paths) - len(explained),
     )
 
 
@@ -217,31 +217,31 @@ def least_purity(tree: DecisionTreeClassifier) -> float:
     return PURITY if purest >= PURITY or purest <= share[0] else purest * (1 - 1e-9)  # the division may round up
 
 
-def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], whole: Booleans, purity: float) -> Iterator[Rule]:
+def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], is_integer: Booleans, purity: float) -> Iterator[Rule]:
     """Yield the paths to leaves where at least the share `purity` of the samples is high, each as one box with whole ends for whole
     variables.
 
     Real variables: "x > t" becomes x >= t, so that boxes are closed.
     """
-    inner, values = tree.tree_, tree.tree_.value[:, 0, :]
-    stack = [(0, np.full(len(whole), -np.inf), np.full(len(whole), np.inf))]
+    nodes, values = tree.tree_, tree.tree_.value[:, 0, :]
+    stack = [(0, np.full(len(is_integer), -np.inf), np.full(len(is_integer), np.inf))]
     high = list(tree.classes_).index(True)
     while stack:
         node, lower, upper = stack.pop()
-        if inner.children_left[node] < 0:
+        if nodes.children_left[node] < 0:
             if values[node, high] >= purity * values[node].sum():
                 yield Rule(lower=lower, upper=upper)
             continue
-        v, threshold = columns[inner.feature[node]], float(inner.threshold[node])
-        below, above = upper.copy(), lower.copy()
-        below[v] = np.floor(threshold) if whole[v] else threshold
-        above[v] = np.floor(threshold) + 1 if whole[v] else threshold
-        stack.append((inner.children_right[node], above, upper))
-        stack.append((inner.children_left[node], lower, below))
+        v, threshold = columns[nodes.feature[node]], float(nodes.threshold[node])
+        left_upper, right_lower = upper.copy(), lower.copy()
+        left_upper[v] = np.floor(threshold) if is_integer[v] else threshold
+        right_lower[v] = np.floor(threshold) + 1 if is_integer[v] else threshold
+        stack.append((nodes.children_right[node], right_lower, upper))
+        stack.append((nodes.children_left[node], lower, left_upper))
 
 
 def judge(
-    rule: Rule, near: Neighbourhood, labelled: Labelled, severity: Severity, rows: Array | None, rng: np.random.Generator
+    rule: Rule, neighbourhood: Neighbourhood, labelled: Labelled, severity: Severity, rows: Array | None, rng: np.random.Generator
 ) -> SampleEvidence:
     """Validate a rule by negation, on fresh samples.  (Algorithm 2, lines 8 to 10)
 
@@ -249,66 +249,66 @@ def judge(
     the values where that condition is false.
     """
     try:  # moved into the rule before illegal ones are dropped: until then features are independent
-        inside = near.draw(CHECKS, rng, lambda raw: into(rule, near, raw, rng))
+        inside = neighbourhood.draw(CHECKS, rng, lambda raw: into(rule, neighbourhood, raw, rng))
     except QueryError:
-        inside = np.empty((0, len(near.centre)))
+        inside = np.empty((0, len(neighbourhood.centre)))
     value = np.asarray(severity(inside), dtype=np.float64) if len(inside) else np.array([np.nan])
     falls, negated = [], []
     for v in rule.conditions:
-        flipped = _legal(near, against(rule, near, inside, v, rng))
+        flipped = _legal(neighbourhood, against(rule, neighbourhood, inside, v, rng))
         k = np.asarray(severity(flipped), dtype=np.float64) if len(flipped) else np.array([])
         falls.append(float(value.mean() - k.mean()) if len(k) else float("nan"))
         negated.append(k[rng.permutation(len(k))[: max(1, CHECKS // len(rule.conditions))]])
     opposite = np.concatenate(negated) if negated else np.array([])
-    beside = labelled.severity[~rule.contain(labelled.raw)]
+    outside = labelled.severity[~rule.contain(labelled.raw)]
     return SampleEvidence(
         inside=float(value.mean()),
         inside_deviation=float(value.std()),
         negated=float(opposite.mean()) if len(opposite) else float("nan"),
         negated_deviation=float(opposite.std()) if len(opposite) else float("nan"),
-        outside=float(beside.mean()) if len(beside) else float("nan"),
+        outside=float(outside.mean()) if len(outside) else float("nan"),
         effects=tuple(falls),
         samples=float(rule.contain(labelled.raw).mean()),
-        domain=rule.share(near.space),
+        domain=rule.share(neighbourhood.space),
         rows=None if rows is None else float(rule.contain(rows).mean()),
     )
 
 
-def _legal(near: Neighbourhood, raw: Array) -> Array:
-    return raw[near.space.legal(raw)]
+def _legal(neighbourhood: Neighbourhood, raw: Array) -> Array:
+    return raw[neighbourhood.space.legal(raw)]
 
 
-def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
+def into(rule: Rule, neighbourhood: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
     """Return local samples in which features that violate a condition are redrawn from the neighbourhood until they satisfy it.
 
     If features were drawn independently, these are local samples given that the rule holds. A value that TRIES draws do not bring
     into the rule is drawn uniformly from the values where the condition is true.
     """
-    out = raw.copy()
+    result = raw.copy()
     for v in rule.conditions:
         for _ in range(TRIES):
-            wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
-            if not len(wrong):
+            violating = np.flatnonzero((result[:, v] < rule.lower[v]) | (result[:, v] > rule.upper[v]))
+            if not len(violating):
                 break
-            out[wrong, v] = near.neighbours(v, len(wrong), rng)
-        wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
-        out[wrong, v] = near.between(v, rule.lower[v], rule.upper[v], len(wrong), rng)
-    return out
+            result[violating, v] = neighbourhood.neighbours(v, len(violating), rng)
+        violating = np.flatnonzero((result[:, v] < rule.lower[v]) | (result[:, v] > rule.upper[v]))
+        result[violating, v] = neighbourhood.between(v, rule.lower[v], rule.upper[v], len(violating), rng)
+    return result
 
 
-def against(rule: Rule, near: Neighbourhood, raw: Array, v: int, rng: np.random.Generator) -> Array:
+def against(rule: Rule, neighbourhood: Neighbourhood, raw: Array, v: int, rng: np.random.Generator) -> Array:
     """Return the points with variable v drawn uniformly from the values where its condition is false."""
-    step = 1.0 if near.whole[v] else 0.0
-    below = (float(near.space.lower[v]), rule.lower[v] - step)
-    above = (rule.upper[v] + step, float(near.space.upper[v]))
+    step = 1.0 if neighbourhood.whole[v] else 0.0
+    below = (float(neighbourhood.space.lower[v]), rule.lower[v] - step)
+    above = (rule.upper[v] + step, float(neighbourhood.space.upper[v]))
     sides = [(low, high) for low, high in (below, above) if np.isfinite(low) and np.isfinite(high) and low <= high]
-    out = raw.copy()
+    result = raw.copy()
     if not sides:
-        return out[:0]
+        return result[:0]
     weight = np.array([high - low + step for low, high in sides])
     total = weight.sum()
     side = rng.choice(len(sides), size=len(raw), p=weight / total if total > 0 else None)
     for k, (low, high) in enumerate(sides):
         chosen = np.flatnonzero(side == k)
-        out[chosen, v] = near.between(v, low, high, len(chosen), rng)
-    return out[~rule.contain(out)]
+        result[chosen, v] = neighbourhood.between(v, low, high, len(chosen), rng)
+    return result[~rule.contain(result)]

@@ -76,18 +76,18 @@ NOTHING = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.
 def when(rule: Rule, schema: Schema) -> dict[str, Any]:
     """Return the conditions of a rule as the `never` of a constraint takes them."""
     domain = schema.domain
-    out: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
     for v in rule.conditions:
         feature = schema.features[v]
         low, high = max(rule.lower[v], domain.lower[v]), min(rule.upper[v], domain.upper[v])
         if feature.categories is not None:
-            out[feature.name] = list(feature.categories[int(low) : int(high) + 1])
+            conditions[feature.name] = list(feature.categories[int(low) : int(high) + 1])
         else:
             ends = (("low", low, low > domain.lower[v]), ("high", high, high < domain.upper[v]))
-            given = {key: int(end) if domain.integer[v] else float(end) for key, end, inner in ends if inner}
-            if given:
-                out[feature.name] = given
-    return out
+            limits = {key: int(end) if domain.integer[v] else float(end) for key, end, is_inside in ends if is_inside}
+            if limits:
+                conditions[feature.name] = limits
+    return conditions
 
 
 def plain_box(box: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,12 +95,12 @@ def plain_box(box: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(map(_plain, v)) if isinstance(v, (tuple, list)) else _plain(v) for name, v in box.items()}
 
 
-def found_rule(one: Explained, schema: Schema, cluster: int) -> FoundRule:
+def found_rule(explained: Explained, schema: Schema, cluster: int) -> FoundRule:
     """Return a rule in words, with the evidence of samples.   cluster: number of the explained cluster that it is about."""
-    evidence = asdict(one.evidence) | {"difference": one.evidence.difference}
-    effects = {schema.features[v].name: fall for v, fall in zip(one.rule.conditions, one.evidence.effects, strict=True)}
+    evidence = asdict(explained.evidence) | {"difference": explained.evidence.difference}
+    effects = {schema.features[v].name: fall for v, fall in zip(explained.rule.conditions, explained.evidence.effects, strict=True)}
     return FoundRule(
-        when=when(one.rule, schema), words=one.rule.words(schema), size=len(one.rule.conditions), cluster=cluster,
+        when=when(explained.rule, schema), words=explained.rule.words(schema), size=len(explained.rule.conditions), cluster=cluster,
         evidence=RuleEvidence(**evidence | {"effects": effects}),
     )
 
@@ -117,42 +117,42 @@ def save(path: Path, answer: Mapping[str, Any]) -> None:
 def load(path: Path, schema: Schema) -> RuleFile:
     """Read rules about a schema. Raises DataError naming the file, the rule and the remedy."""
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(given, ensure_ascii=False).encode()  # escapes may stand for lone surrogates, which cannot be written again
+        content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # escapes may stand for lone surrogates, which cannot be written again
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); pass the rules.json of `verifair explain`") from error
     except ValueError as error:  # no UTF-8, no JSON, a number of 5,000 digits, a lone surrogate
         raise DataError(f"{path}: is not valid JSON ({error}); pass the rules.json of `verifair explain`") from error
     except RecursionError as error:
         raise DataError(f"{path}: is nested too deeply; pass the rules.json of `verifair explain`") from error
-    listed = given.get("rules") if isinstance(given, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    entries = content.get("rules") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise DataError(f'{path}: has no list of rules; expected {{"rules": [{{"when": {{...}}}}, ...]}}')
-    if not listed:
+    if not entries:
         raise DataError(f"{path}: holds no rule, so there is nothing to refuse; explain with a smaller --delta or another cluster")
     rules, words = [], []
-    for number, one in enumerate(listed, start=1):
-        for rule in _read(path, number, one, schema):
+    for index, entry in enumerate(entries, start=1):
+        for rule in _read(path, index, entry, schema):
             rules.append(rule)
             words.append(rule.words(schema))
-    query = _query(path, given.get("query", {}))
+    query = _query(path, content.get("query", {}))
     check_protected(path, rules, query.get("protected", []), schema)
     return RuleFile(
         rules=tuple(rules),
         words=tuple(words),
-        model_sha256=given.get("model_sha256"),
+        model_sha256=content.get("model_sha256"),
         query=query,
-        clusters=_clusters(path, given.get("clusters", []), schema),
-        settings=given.get("settings", {}),
+        clusters=_clusters(path, content.get("clusters", []), schema),
+        settings=content.get("settings", {}),
     )
 
 
-def _read(path: Path, number: int, one: dict[str, Any], schema: Schema) -> list[Rule]:
+def _read(path: Path, index: int, entry: dict[str, Any], schema: Schema) -> list[Rule]:
     try:
-        boxes = boxes_of(Constraint.model_validate({"name": f"rule {number}", "never": one.get("when")}), schema.features)
+        boxes = boxes_of(Constraint.model_validate({"name": f"rule {index}", "never": entry.get("when")}), schema.features)
     except SchemaError as error:
-        said = str(error).replace(f"constraint 'rule {number}': ", "")
-        raise DataError(f"{path}: rule {number}: {said}") from None
+        message = str(error).replace(f"constraint 'rule {index}': ", "")
+        raise DataError(f"{path}: rule {index}: {message}") from None
     return [Rule(lower=lower, upper=upper) for lower, upper in zip(boxes.lower, boxes.upper, strict=True)]
 
 
@@ -165,12 +165,12 @@ class _Query(BaseModel):
     values: dict[str, list[float]] = {}
 
 
-def _query(path: Path, given: Any) -> dict[str, Any]:
+def _query(path: Path, content: Any) -> dict[str, Any]:
     try:
-        return _Query.model_validate(given).model_dump(exclude_unset=True)
+        return _Query.model_validate(content).model_dump(exclude_unset=True)
     except ValidationError as error:
-        place = ".".join(["query", *map(str, error.errors()[0]["loc"][:2])])
-        raise DataError(f"{path}: {place} is not as `verifair explain` writes it; leave it out, or explain again") from error
+        key = ".".join(["query", *map(str, error.errors()[0]["loc"][:2])])
+        raise DataError(f"{path}: {key} is not as `verifair explain` writes it; leave it out, or explain again") from error
 
 
 def check_protected(path: Path | None, rules: Sequence[Rule], protected: Sequence[str], schema: Schema) -> None:
@@ -184,9 +184,9 @@ def check_protected(path: Path | None, rules: Sequence[Rule], protected: Sequenc
                 )
 
 
-def _clusters(path: Path, listed: Sequence[Any], schema: Schema) -> Array:
+def _clusters(path: Path, entries: Sequence[Any], schema: Schema) -> Array:
     try:
-        rows = [[schema.raw_value(f.name, one["x"][f.name]) for f in schema.features] for one in listed]
+        rows = [[schema.raw_value(f.name, entry["x"][f.name]) for f in schema.features] for entry in entries]
     except (KeyError, TypeError, SchemaError) as error:
         flaw = str(error) if isinstance(error, SchemaError) else "expected a list of people, each with an x of all features"
         raise DataError(f"{path}: clusters: {flaw}; leave them out, or explain again with this schema") from error

@@ -81,17 +81,17 @@ class Neighbourhood:
 
         moved: a map of all points drawn, (N, V) -> (N, V), applied before the legal ones are selected.
         """
-        parts, found = [], 0
+        parts, n_legal = [], 0
         for _ in range(ATTEMPTS):
             raw = self._draw(count, rng)
             raw = raw if moved is None else moved(raw)
             raw = raw[self.space.legal(raw)]
             parts.append(raw)
-            found += len(raw)
-            if found >= count:
+            n_legal += len(raw)
+            if n_legal >= count:
                 return np.concatenate(parts)[:count]
         raise QueryError(
-            f"only {found} of {ATTEMPTS * count} random rows around the cluster are legal, {count} are needed: the schema's "
+            f"only {n_legal} of {ATTEMPTS * count} random rows around the cluster are legal, {count} are needed: the schema's "
             "constraints forbid nearly everything there; loosen them, or explain another cluster"
         )
 
@@ -104,8 +104,8 @@ class Neighbourhood:
     def neighbours(self, v: int, count: int, rng: np.random.Generator) -> Array:
         """Return (count,) values of variable v near the centre's."""
         values = np.full(count, self.centre[v])
-        moved = rng.random(count) >= self.keep
-        values[moved] = self.redraw(v, values[moved], rng)
+        is_moved = rng.random(count) >= self.keep
+        values[is_moved] = self.redraw(v, values[is_moved], rng)
         return values
 
     def redraw(self, v: int, values: Array, rng: np.random.Generator) -> Array:
@@ -113,9 +113,9 @@ class Neighbourhood:
         shares = self.shares[v]
         if shares is not None:
             return np.asarray(self.space.lower[v] + rng.choice(len(shares), size=len(values), p=shares))
-        moved = values + self.spread[v] * rng.standard_normal(len(values))
-        moved = np.rint(moved) if self.whole[v] else moved
-        return np.asarray(np.clip(moved, self.space.lower[v], self.space.upper[v]))
+        new_values = values + self.spread[v] * rng.standard_normal(len(values))
+        new_values = np.rint(new_values) if self.whole[v] else new_values
+        return np.asarray(np.clip(new_values, self.space.lower[v], self.space.upper[v]))
 
     def between(self, v: int, low: float, high: float, count: int, rng: np.random.Generator) -> Array:
         """Return `count` values of variable v drawn uniformly from [low, high] within its range."""
@@ -128,8 +128,8 @@ class Neighbourhood:
 def _frequencies(space: Space, v: int, rows: Array | None) -> Array:
     first, count = int(space.lower[v]), int(space.upper[v] - space.lower[v]) + 1
     index = np.empty(0, dtype=np.int64) if rows is None else rows[:, v].astype(np.int64) - first
-    found = np.bincount(index[(index >= 0) & (index < count)], minlength=count).astype(np.float64)
-    return found / found.sum() if found.sum() else np.full(count, 1 / count)
+    counts = np.bincount(index[(index >= 0) & (index < count)], minlength=count).astype(np.float64)
+    return counts / counts.sum() if counts.sum() else np.full(count, 1 / count)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,19 +153,19 @@ def label(raw: Array, severity: Array, quantile: float = 0.95) -> Labelled:
     """
     if not 0 < quantile < 1:
         raise QueryError(f"quantile = {quantile}, expected a share between 0 and 1, such as 0.95 for the top 5 %")
-    beyond = int((~np.isfinite(severity)).sum())
-    if beyond:
+    n_beyond = int((~np.isfinite(severity)).sum())
+    if n_beyond:
         raise QueryError(
-            f"around the cluster {beyond} of {len(raw)} samples have logits beyond float32, so that their severity is no number; "
+            f"around the cluster {n_beyond} of {len(raw)} samples have logits beyond float32, so that their severity is no number; "
             "narrow the schema's ranges, or scale the model's inputs"
         )
-    least, most = float(severity.min()), float(severity.max())
-    if least == most:
+    lowest, highest = float(severity.min()), float(severity.max())
+    if lowest == highest:
         raise QueryError(
-            f"all {len(raw)} samples around the cluster have the same severity, {least:g}: there is nothing to explain; "
+            f"all {len(raw)} samples around the cluster have the same severity, {lowest:g}: there is nothing to explain; "
             "explain another cluster, or measure with finer buckets or by the probability gap"
         )
     threshold = float(np.quantile(severity, quantile, method="higher"))
-    if threshold == least:
-        threshold = float(severity[severity > least].min())
+    if threshold == lowest:
+        threshold = float(severity[severity > lowest].min())
     return Labelled(raw=raw, severity=np.asarray(severity, dtype=np.float64), threshold=threshold)

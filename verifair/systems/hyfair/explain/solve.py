@@ -33,51 +33,51 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
     limits = Budget(seconds=(work.deadline - work.started) / (2 * settings.rounds), nodes=None, seed=work.seed)
     try:
         with work.bar("clusters") as progress:
-            found = explain_rounds(query, settings, budget=limits, rows=rows, deadline=work.deadline, progress=progress)
+            rounds = explain_rounds(query, settings, budget=limits, rows=rows, deadline=work.deadline, progress=progress)
     except KeyboardInterrupt:
         raise Interrupted("interrupted: no cluster was explained") from None
-    lines, ended = [], found.stopped
+    lines, stop_reason = [], rounds.stopped
     if settings.lime:
         space, fitted = Space.of(query, work.deadline), list[lime.Surrogates]()
         severity = severity_of(space, settings.measure)
         try:
-            for one in found.found:
-                fitted.append(lime.surrogates(space, one.centre, severity, rows=rows, samples=settings.samples, seed=work.seed))
+            for cluster in rounds.found:
+                fitted.append(lime.surrogates(space, cluster.centre, severity, rows=rows, samples=settings.samples, seed=work.seed))
         except OutOfTime:
-            ended = ended or f"time, after {len(fitted)} of {len(found.found)} clusters were compared with surrogates"
-        lines = lime.comparison(schema, found.found[: len(fitted)], fitted)
-    own = settings.model_dump(include=set(SampleSettings.model_fields))
-    stopped = f"interrupted: {len(found.found)} of {settings.rounds} clusters were explained"
+            stop_reason = stop_reason or f"time, after {len(fitted)} of {len(rounds.found)} clusters were compared with surrogates"
+        lines = lime.comparison(schema, rounds.found[: len(fitted)], fitted)
+    parameters = settings.model_dump(include=set(SampleSettings.model_fields))
+    note = f"interrupted: {len(rounds.found)} of {settings.rounds} clusters were explained"
     return ExplainResult(
         model_sha256=query.network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
         query=RulesQuery(
             protected=list(query.protected), buckets=query.buckets, box=plain_box(query.box),
-            values={name: [float(v) for v in listed] for name, listed in query.values.items()},
+            values={name: [float(v) for v in numbers] for name, numbers in query.values.items()},
         ),
-        settings=SampleSettings(**own, seconds=limits.seconds, seed=work.seed),
+        settings=SampleSettings(**parameters, seconds=limits.seconds, seed=work.seed),
         clusters=[
             ExplainedCluster(
-                x=schema.decode(one.centre), severity=one.severity, high_from=one.labelled.threshold, purity=one.purity,
+                x=schema.decode(c.centre), severity=c.severity, high_from=c.labelled.threshold, purity=c.purity,
             )
-            for one in found.found
+            for c in rounds.found
         ],
-        rules=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.rules],
-        not_confirmed=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.dropped],
-        stopped=ended, lime=lines, found=found, described=schema, options=subject.options,
+        rules=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.rules],
+        not_confirmed=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.dropped],
+        stopped=stop_reason, lime=lines, found=rounds, described=schema, options=subject.options,
         guardable=all(feed.kind in ("float32", "float64") for feed in query.network.feeds)
-        and all(one.dropped is None for one in schema.features),
+        and all(feature.dropped is None for feature in schema.features),
         box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
-        interrupted=stopped if found.stopped == INTERRUPTED else None,
+        interrupted=note if rounds.stopped == INTERRUPTED else None,
     )
 
 
 def names(schema: Schema, protected: Sequence[str] | None) -> list[str]:
     """Return the named features, each once; if there are none, those that the schema declares protected. Raises QueryError for
     none."""
-    found = list(dict.fromkeys(protected or schema.protected_names))
-    if not found:
+    result = list(dict.fromkeys(protected or schema.protected_names))
+    if not result:
         raise QueryError("no feature is declared protected: pass --protected NAME")
-    return found
+    return result
 
 
 def legal_rows(dataset: Dataset, outside: str) -> tuple[Array, Dataset]:

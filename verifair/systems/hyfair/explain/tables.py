@@ -42,44 +42,44 @@ def write(result: ExplainResult, folder: Path) -> None:
 
 
 def _print(result: ExplainResult, console: Console, shown: int) -> None:
-    schema, settings, found = result.described, result.settings, result.found.found
-    what = "outcome buckets" if settings.measure == "k" else "between the highest and the lowest probability"
-    for number, one in enumerate(found, start=1):
-        values = f"{one.severity:g}" if settings.measure == "k" else f"{one.severity:.4f}"
-        high = int(one.labelled.high.sum())
+    schema, settings, explanations = result.described, result.settings, result.found.found
+    unit = "outcome buckets" if settings.measure == "k" else "between the highest and the lowest probability"
+    for index, item in enumerate(explanations, start=1):
+        values = f"{item.severity:g}" if settings.measure == "k" else f"{item.severity:.4f}"
+        high = int(item.labelled.high.sum())
         console.print(
-            f"cluster {number}: {values} {what}; {high:,} of {len(one.labelled.raw):,} samples near it are high "
-            f"({settings.measure} >= {one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} dropped "
+            f"cluster {index}: {values} {unit}; {high:,} of {len(item.labelled.raw):,} samples near it are high "
+            f"({settings.measure} >= {item.labelled.threshold:.4g}); {len(item.rules)} rules kept, {len(item.dropped)} dropped "
             "(negation changes little)"
         )
-        if settings.purity is None and one.purity < PURITY:
-            console.print(f"  no leaf of the tree is {two_digits(PURITY)} high; the purest, {two_digits(one.purity)}, was taken")
-        words = ", ".join(f"{f.name} {schema.format(f.name, x)}" for f, x in zip(schema.features, one.centre, strict=True))
+        if settings.purity is None and item.purity < PURITY:
+            console.print(f"  no leaf of the tree is {two_digits(PURITY)} high; the purest, {two_digits(item.purity)}, was taken")
+        words = ", ".join(f"{f.name} {schema.format(f.name, x)}" for f, x in zip(schema.features, item.centre, strict=True))
         console.print(f"  {words}", soft_wrap=True)
     rules = result.best
     if rules:
         print_rules(schema, rules[:shown], settings.measure, console)
         if len(rules) > shown:
             console.print(f"... and {len(rules) - shown} more")
-        if np.isnan([one.evidence.difference for one in rules]).any():
+        if np.isnan([explained.evidence.difference for explained in rules]).any():
             console.print("a difference that is not a number: no legal row negates the rule")
     else:
         console.print("no rule was confirmed: negating the conditions changes little; try a smaller --delta or a lower --purity")
     if result.lime:
         console.print(comparison_table(result.lime))
     if result.stopped:
-        console.print(f"stopped after {len(found)} of {settings.rounds} rounds: {result.stopped}")
+        console.print(f"stopped after {len(explanations)} of {settings.rounds} rounds: {result.stopped}")
     console.print("These are findings of sampling, not proofs.")
 
 
 def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, console: Console) -> None:
     """Print each rule in words, with the mean severity where it holds, with one condition negated, and elsewhere, and its
     coverage."""
-    for number, one in enumerate(rules, start=1):
-        e = one.evidence
+    for index, explained in enumerate(rules, start=1):
+        e = explained.evidence
         covered = {"samples": e.samples, "domain": e.domain} | ({} if e.rows is None else {"rows of data": e.rows})
         shares = ", ".join(f"{two_digits(share)} of the {name}" for name, share in covered.items())
-        console.print(f"{number}. {one.rule.words(schema)}", soft_wrap=True)
+        console.print(f"{index}. {explained.rule.words(schema)}", soft_wrap=True)
         console.print(
             f"   mean {measure} {e.inside:.3g}, with one condition negated {e.negated:.3g} (difference {e.difference:.3g}), "
             f"elsewhere {e.outside:.3g}; covers {shares}",

@@ -75,24 +75,24 @@ class EffectData:
     table: Array | None = None
 
 
-def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: EffectData) -> Effect:
+def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], data: EffectData) -> Effect:
     """Measure one network with or without a guardrail (snapped rules)."""
-    data, seed = on.data, on.budget.seed
+    rows, seed = data.data, data.budget.seed
     network = query.network
-    accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
+    accuracy, abstained = score(network, query.schema, rules, rows, data.labels) if rows is not None else (None, None)
     asked = outside(query, rules)
-    near = among(asked, data)
-    found = search_clusters(
-        asked, data=among(asked, on.table) if near is None else near, seconds=on.budget.seconds, iterations=on.iterations,
+    starts = among(asked, rows)
+    search = search_clusters(
+        asked, data=among(asked, data.table) if starts is None else starts, seconds=data.budget.seconds, iterations=data.iterations,
         seed=seed, enough=10**9,
     )
-    s = found.statistics
+    s = search.statistics
     if s.stopped == "interrupted":
         raise KeyboardInterrupt  # an interrupted search returns its rows so far; they make no line of the table
-    explained = on.clusters is not None and len(on.clusters)
-    local_k, local_success = _local(query, rules, on.clusters, data, seed) if explained else (None, None)
+    explained = data.clusters is not None and len(data.clusters)
+    local_k, local_success = _local(query, rules, data.clusters, rows, seed) if explained else (None, None)
     return Effect(
-        intervention=intervention, accuracy=_number(accuracy), abstained=abstained, rows=s.rows, max_k=found.k,
+        intervention=intervention, accuracy=_number(accuracy), abstained=abstained, rows=s.rows, max_k=search.k,
         mean_k=_number(s.mean_k), instances=s.instances, success_rate=_number(s.success_rate), at_best=s.at_best,
         local_k=_number(local_k), local_success=local_success,
     )
@@ -122,5 +122,5 @@ def score(
         return None, float((~answered).mean())
     if not answered.any():
         return float("nan"), 1.0
-    right = decisions(schema.reads(network), schema.encode(raw[answered])) == labels[answered]
-    return float(right.mean()), float((~answered).mean())
+    correct = decisions(schema.reads(network), schema.encode(raw[answered])) == labels[answered]
+    return float(correct.mean()), float((~answered).mean())

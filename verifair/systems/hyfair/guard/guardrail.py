@@ -92,20 +92,20 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     graph = stored.model.graph
     if ABSTAIN in {output.name for output in graph.output}:
         raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
-    tensors = [*(one.name for one in (*graph.input, *graph.initializer)), *(one for node in graph.node for one in node.output)]
-    for taken in tensors:
-        if taken == ABSTAIN or taken.startswith(PREFIX):
-            raise ModelError(model, f"calls a tensor {taken!r}, as a guardrail calls its own; export it with another name")
+    tensors = [*(t.name for t in (*graph.input, *graph.initializer)), *(t for node in graph.node for t in node.output)]
+    for existing in tensors:
+        if existing == ABSTAIN or existing.startswith(PREFIX):
+            raise ModelError(model, f"calls a tensor {existing!r}, as a guardrail calls its own; export it with another name")
     name, width, kind = _input(model, stored.model)
     if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # only tree operators: any opset version works
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
     if onnx_file.opset(stored.model) < OLDEST_OPSET:
-        found = onnx_file.opset(stored.model)
-        raise ModelError(model, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again")
-    short = next((one for one in schema.features if one.dropped is not None), None)
-    if short is not None:
+        opset = onnx_file.opset(stored.model)
+        raise ModelError(model, f"opset {opset}; a guardrail needs {OLDEST_OPSET} or later: export it again")
+    reduced = next((feature for feature in schema.features if feature.dropped is not None), None)
+    if reduced is not None:
         raise ModelError(
-            model, f"has no column for {short.name} = {short.dropped}, and a guardrail's rules are about columns; fit it on a "
+            model, f"has no column for {reduced.name} = {reduced.dropped}, and a guardrail's rules are about columns; fit it on a "
             "table with a column for each category"
         )
     if width != schema.domain.columns:
@@ -174,7 +174,7 @@ def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DType
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), PREFIX + key) for key, value in constants.items())
 
     def node(op: str, inputs: str, output: str, attributes: dict[str, Any] | None = None) -> None:
-        operands = [PREFIX + one if one else name for one in inputs.split("|")]
+        operands = [PREFIX + operand if operand else name for operand in inputs.split("|")]
         result = output if output == ABSTAIN else PREFIX + output
         graph.node.append(helper.make_node(op, operands, [result], name=PREFIX + "node/" + output, **(attributes or {})))
 
@@ -195,21 +195,21 @@ def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DType
 
 def _mask(model: Path, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
     """Add nodes for output = NaN where abstain; the original output gets a new name."""
-    shown, inner = output.name, PREFIX + "answer/" + output.name
-    if not any(shown in node.output for node in graph.node):
-        raise ModelError(model, f"output {shown!r} is an input or a constant, not computed; there is nothing to guard")
+    name, inner = output.name, PREFIX + "answer/" + output.name
+    if not any(name in node.output for node in graph.node):
+        raise ModelError(model, f"output {name!r} is an input or a constant, not computed; there is nothing to guard")
     for node in graph.node:
         for names in (node.input, node.output):
-            for k, one in enumerate(names):
-                if one == shown:
+            for k, tensor in enumerate(names):
+                if tensor == name:
                     names[k] = inner
     dtype = helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
     rank = max(1, len(output.type.tensor_type.shape.dim))
-    tag = PREFIX + "mask/" + shown
+    tag = PREFIX + "mask/" + name
     graph.initializer.append(numpy_helper.from_array(np.array(np.nan, dtype=dtype), tag + "/nan"))
     graph.initializer.append(numpy_helper.from_array(np.array([-1] + [1] * (rank - 1), dtype=np.int64), tag + "/shape"))
     graph.node.append(helper.make_node("Reshape", [ABSTAIN, tag + "/shape"], [tag + "/refused"], name=tag + "/reshape"))
-    graph.node.append(helper.make_node("Where", [tag + "/refused", tag + "/nan", inner], [shown], name=tag + "/where"))
+    graph.node.append(helper.make_node("Where", [tag + "/refused", tag + "/nan", inner], [name], name=tag + "/where"))
 
 
 def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
@@ -224,8 +224,8 @@ def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
 
 def abstains(path: Path, model: onnx.ModelProto, x: Array) -> Booleans:
     """Return (B,) the `abstain` output of onnxruntime for network inputs x (B, n)."""
-    (said,) = open_session(path, model, [ABSTAIN]).run(x, [ABSTAIN])
-    return np.asarray(said[:, 0] != 0)
+    (output,) = open_session(path, model, [ABSTAIN]).run(x, [ABSTAIN])
+    return np.asarray(output[:, 0] != 0)
 
 
 def edge_rows(rules: Sequence[Rule], schema: Schema, count: int, rng: np.random.Generator) -> Array:
@@ -238,26 +238,26 @@ def edge_rows(rules: Sequence[Rule], schema: Schema, count: int, rng: np.random.
         rows.append(within)
         for v in rule.conditions:
             for end in (rule.lower[v], rule.upper[v]):
-                for towards in (-np.inf, np.inf):
-                    step = end + np.sign(towards) if domain.integer[v] else np.nextafter(end, towards)
+                for direction in (-np.inf, np.inf):
+                    step = end + np.sign(direction) if domain.integer[v] else np.nextafter(end, direction)
                     for value in (end, step):
-                        moved = within.copy()
-                        moved[:, v] = value
-                        rows.append(moved)
+                        row = within.copy()
+                        row[:, v] = value
+                        rows.append(row)
     raw = np.concatenate(rows)
-    plain = np.isfinite(raw).all(axis=1)
-    return np.asarray(raw[plain][domain.legal(raw[plain])])
+    is_finite = np.isfinite(raw).all(axis=1)
+    return np.asarray(raw[is_finite][domain.legal(raw[is_finite])])
 
 
 def check_agreement(path: Path, model: onnx.ModelProto, rules: Sequence[Rule], schema: Schema, raw: Array) -> None:
     """Raise DataError unless the wrapper refuses exactly the raw rows (B, V) that lie in a rule's box."""
     if not len(raw):
         return
-    said, expected = abstains(path, model, schema.encode(raw)), refused(rules, raw)
-    wrong = np.flatnonzero(said != expected)
-    if len(wrong):
+    actual, expected = abstains(path, model, schema.encode(raw)), refused(rules, raw)
+    diff = np.flatnonzero(actual != expected)
+    if len(diff):
         raise DataError(
-            f"{path}: the guarded network and the rules disagree on {len(wrong)} of {len(raw)} rows, first "
-            f"{schema.decode(raw[wrong[0]])}: refused {bool(said[wrong[0]])}, by the rules {bool(expected[wrong[0]])}; nothing was "
+            f"{path}: the guarded network and the rules disagree on {len(diff)} of {len(raw)} rows, first "
+            f"{schema.decode(raw[diff[0]])}: refused {bool(actual[diff[0]])}, by the rules {bool(expected[diff[0]])}; nothing was "
             "written, please report this"
         )

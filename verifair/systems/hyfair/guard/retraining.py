@@ -56,22 +56,22 @@ def instances(space: Space, rows: Array, labels: Integers, clusters: Array, *, s
     """
     rng = np.random.default_rng(seed)
     budget = max(1, int(SHARE * len(rows) / len(space.combinations)))
-    near = [_samples(space, centre, rows, SAMPLES, rng) for centre in clusters]
-    drawn = _worst(space, np.concatenate(near), budget // 2 if len(rows) else budget, rng) if near else np.empty((0, rows.shape[1]))
-    inside = np.flatnonzero(space.legal(rows))
-    order = _order(space.count(rows[inside]), rng)[: budget - len(drawn)]
-    own = inside[order]
-    if not len(own) + len(drawn):
+    sets = [_samples(space, centre, rows, SAMPLES, rng) for centre in clusters]
+    worst = _worst(space, np.concatenate(sets), budget // 2 if len(rows) else budget, rng) if sets else np.empty((0, rows.shape[1]))
+    legal = np.flatnonzero(space.legal(rows))
+    order = _order(space.count(rows[legal]), rng)[: budget - len(worst)]
+    data_rows = legal[order]
+    if not len(data_rows) + len(worst):
         raise DataError("no row of the data or near a cluster falls into two outcome buckets: there is nothing to retrain on")
-    people = np.concatenate([rows[own], drawn])
-    given = np.concatenate([labels[own], majority(space, drawn)])
+    people = np.concatenate([rows[data_rows], worst])
+    targets = np.concatenate([labels[data_rows], majority(space, worst)])
     possible = space.possible(people)
     variants = [space.rows(x, space.combinations[allowed]) for x, allowed in zip(people, possible, strict=True)]
     return Instances(
         raw=np.concatenate(variants),
-        labels=np.repeat(given, possible.sum(axis=1)).astype(np.int64),
-        from_data=len(own),
-        from_samples=len(drawn),
+        labels=np.repeat(targets, possible.sum(axis=1)).astype(np.int64),
+        from_data=len(data_rows),
+        from_samples=len(worst),
     )
 
 
@@ -148,12 +148,12 @@ def retrain(
     added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
     decision = _threshold(space)
-    sign, at = (1.0, 0.0) if decision is None else (-1.0 if decision.below else 1.0, decision.at)
-    compared = _moved(weights, sign, -sign * at)  # above 0 where the decision is 1: labels are decisions
-    trained, _ = fine_tune(compared, x, np.concatenate([labels, added.labels]), descent, progress)
+    sign, threshold = (1.0, 0.0) if decision is None else (-1.0 if decision.below else 1.0, decision.at)
+    shifted = _moved(weights, sign, -sign * threshold)  # above 0 where the decision is 1: labels are decisions
+    trained, _ = fine_tune(shifted, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
         "people": str(added.people), "seed": str(seed),
     }  # fmt: skip
-    save_onnx(out, _moved(trained, sign, at), metadata)
+    save_onnx(out, _moved(trained, sign, threshold), metadata)
     return added

@@ -66,76 +66,76 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
                 "--retrain, or refit the estimator that it was exported from and guard the new file",
             )
         retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
-    given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
+    rule_file = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
-    query = _query(given, schema, subject.network, settings)
-    rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
-    kept, before, tightened = snapped(given.rules, schema), None, None
+    query = _query(rule_file, schema, subject.network, settings)
+    rules_file.check_protected(settings.rules, rule_file.rules, query.protected, schema)
+    rules, before, tightened = snapped(rule_file.rules, schema), None, None
     if settings.target is not None:
         with keeping("nothing was written"):
-            before, tightened = _tighten(query, dataset, settings.target, kept, work)
-        kept = tightened.rules
+            before, tightened = _tighten(query, dataset, settings.target, rules, work)
+        rules = tightened.rules
     table = None if dataset is None else schema.raw(dataset.frame)
-    written = _write(subject, out, kept, table, work.seed)
+    schema_path = _write(subject, out, rules, table, work.seed)
     if tightened is not None:
         _save_rules(tightened, query, out.with_suffix(".rules.json"))
         work.save_certificate(tightened.certificate)
-    asked, added, stands = [("original", query)], None, f"{out} and {written} are written"
+    networks, instances, written_files = [("original", query)], None, f"{out} and {schema_path} are written"
     if settings.retrain is not None and dataset is not None:
-        with _after(stands), work.bar("epochs") as progress:
-            added = retraining.retrain(
-                Space.of(query), dataset, given.clusters, settings.retrain, epochs=settings.epochs,
+        with _naming_files(written_files), work.bar("epochs") as progress:
+            instances = retraining.retrain(
+                Space.of(query), dataset, rule_file.clusters, settings.retrain, epochs=settings.epochs,
                 learning_rate=settings.learning_rate, seed=work.seed, progress=progress,
             )
-        asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
-    limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
-    on = EffectData(
-        data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits, table=table,
+        networks.append(("retrained", with_network(query, read_onnx(settings.retrain))))
+    limits = Budget(seconds=max(work.left, 0.1) / (2 * len(networks)), nodes=None, seed=work.seed)
+    data = EffectData(
+        data=rows, labels=labels, clusters=rule_file.clusters, iterations=settings.iterations, budget=limits, table=table,
     )
-    with keeping(f"{stands}; what they change was not measured"), _after(stands):
-        effects = _effects(asked, kept, on, work)
+    with keeping(f"{written_files}; what they change was not measured"), _naming_files(written_files):
+        effects = _effects(networks, rules, data, work)
     return GuardResult(
-        guarded=str(out), schema_file=str(written), rules=[rule.words(schema) for rule in kept],
+        guarded=str(out), schema_file=str(schema_path), rules=[rule.words(schema) for rule in rules],
         certified=None if tightened is None else CertifiedGap(
             upper=tightened.target, before=Gap.model_validate(before), boxes=tightened.boxes, domain=tightened.domain,
             open=tightened.open,
         ),
         retrained=str(settings.retrain) if settings.retrain else None,
-        instances=None if added is None else InstanceCounts(people=added.people, rows=len(added.raw)),
-        effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=given, tightened=tightened, raw=rows,
+        instances=None if instances is None else InstanceCounts(people=instances.people, rows=len(instances.raw)),
+        effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=rule_file, tightened=tightened, raw=rows,
         earlier=len(earlier(schema)), model=subject.model, certificate=work.certificate,
     )
 
 
 @contextmanager
-def _after(stands: str) -> Iterator[None]:
+def _naming_files(written_files: str) -> Iterator[None]:
     """Add to an error the files that are written already."""
     try:
         yield
     except (DataError, QueryError) as error:
-        raise type(error)(f"{error}; {stands}") from error
+        raise type(error)(f"{error}; {written_files}") from error
 
 
-def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: EffectData, work: Work) -> list[Effect]:
+def _effects(networks: Sequence[tuple[str, KDiscrimination]], rules: Sequence[Rule], data: EffectData, work: Work) -> list[Effect]:
     """Return the effect of every network, without and with the rules."""
-    found: list[Effect] = []
+    effects: list[Effect] = []
     with work.bar("interventions") as progress:
-        for name, query in asked:
-            for suffix, chosen in (("", ()), (" + rules", kept)):
-                found.append(effect(name + suffix, query, chosen, on))
-                progress(len(found), 2 * len(asked))
-    return found
+        for name, query in networks:
+            for suffix, active_rules in (("", ()), (" + rules", rules)):
+                effects.append(effect(name + suffix, query, active_rules, data))
+                progress(len(effects), 2 * len(networks))
+    return effects
 
 
 def _tighten(
-    query: KDiscrimination, dataset: Dataset | None, target: float, kept: tuple[Rule, ...], work: Work
+    query: KDiscrimination, dataset: Dataset | None, target: float, rules: tuple[Rule, ...], work: Work
 ) -> tuple[MaximumGap, Tightened]:
     if dataset is None:
         raise QueryError("--target needs --data: the rules are to spare real people")
     table = dataset.train if query.schema.label in dataset.frame.columns else dataset.frame
     seconds = (work.deadline - work.started) / 2
     with work.bar("proofs, share of the time") as progress:
-        return tighten(query, query.schema.raw(table), target, rules=kept, seconds=seconds, seed=work.seed, progress=progress)
+        return tighten(query, query.schema.raw(table), target, rules=rules, seconds=seconds, seed=work.seed, progress=progress)
 
 
 def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> None:
@@ -156,7 +156,7 @@ def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Inte
     return legal.schema.raw(legal.test), legal.schema.labels(legal.test), legal
 
 
-def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None, seed: int) -> Path:
+def _write(subject: Subject, out: Path, rules: Sequence[Rule], rows: Array | None, seed: int) -> Path:
     """Write the guarded network and its schema after checking that wrapper and raw boxes agree; return the schema's path.
 
     rows: of the whole table, since rules may refuse all held-out rows.
@@ -164,25 +164,25 @@ def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None
     path, schema = subject.model, subject.schema
     if out.resolve() == path.resolve():
         raise DataError(f"{out}: is the network itself; give the guarded one another name")
-    narrowed = guarded_schema(schema, kept)
-    if rows is not None and refused(kept, rows).all():
+    guarded = guarded_schema(schema, rules)
+    if rows is not None and refused(rules, rows).all():
         raise DataError(f"the rules refuse all {len(rows)} rows of the data: the guarded network would answer nobody there")
-    wrapped = guardrail.guard(path, kept, schema)
-    edges = guardrail.edge_rows(kept, schema, EDGES, np.random.default_rng(seed))
-    guardrail.check_agreement(out, wrapped, kept, schema, edges if rows is None else np.concatenate([edges, rows]))
+    wrapped = guardrail.guard(path, rules, schema)
+    edges = guardrail.edge_rows(rules, schema, EDGES, np.random.default_rng(seed))
+    guardrail.check_agreement(out, wrapped, rules, schema, edges if rows is None else np.concatenate([edges, rows]))
     out.parent.mkdir(parents=True, exist_ok=True)
-    toml = out.with_suffix(".toml")
-    narrowed.save(toml)
-    with whole(out) as half:
-        onnx.save(wrapped, half)
-    return toml
+    schema_path = out.with_suffix(".toml")
+    guarded.save(schema_path)
+    with whole(out) as temporary:
+        onnx.save(wrapped, temporary)
+    return schema_path
 
 
-def _query(given: RuleFile, schema: Schema, network: Model, settings: GuardSettings) -> KDiscrimination:
+def _query(rule_file: RuleFile, schema: Schema, network: Model, settings: GuardSettings) -> KDiscrimination:
     """Return the query that the rules were found by, with changes from the command line."""
-    said: dict[str, Any] = {"box": settings.box, "values": settings.raw_values(schema)}
-    asked: dict[str, Any] = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query}
-    asked |= {key: value for key, value in said.items() if value}
+    options: dict[str, Any] = {"box": settings.box, "values": settings.raw_values(schema)}
+    arguments: dict[str, Any] = {key: rule_file.query[key] for key in ("buckets", "box", "values") if key in rule_file.query}
+    arguments |= {key: value for key, value in options.items() if value}
     return KDiscrimination(
-        network=network, schema=schema, protected=names(schema, settings.protected or given.query.get("protected")), **asked
+        network=network, schema=schema, protected=names(schema, settings.protected or rule_file.query.get("protected")), **arguments
     )

@@ -34,8 +34,8 @@ def show(result: GuardResult, console: Console) -> None:
         console.print(
             f"wrote {result.retrained}: {added.people:,} discriminatory people with all their variants ({added.rows:,} rows)"
         )
-    also = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
-    console.print(f"wrote {result.guarded} ({len(result.rules)} rules{also}) and {result.schema_file}", soft_wrap=True)
+    earlier_note = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
+    console.print(f"wrote {result.guarded} ({len(result.rules)} rules{earlier_note}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {quote(name)}" for name in query.protected), box_options(query.box)]).rstrip()
     command = f"verifair certify {quote(str(result.model))} --schema {quote(result.schema_file)} {about} --differ any"
     command += "" if query.network.whole.outputs > 2 and not query.network.programs else " --maximise"
@@ -46,9 +46,9 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
     tightened, certified, rows = result.tightened, result.certified, result.raw
     if tightened is None or certified is None:
         return
-    for number, rule in enumerate(tightened.rules[:SHOWN], start=1):
+    for index, rule in enumerate(tightened.rules[:SHOWN], start=1):
         share = "" if rows is None else f" ({two_digits(float(rule.contain(rows).mean()))} of the rows)"
-        console.print(f"{number}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
+        console.print(f"{index}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
     if len(tightened.rules) > SHOWN:
         console.print(f"... and {len(tightened.rules) - SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
     before, upper = certified.before, "none is certified" if certified.before.upper is None else f"{certified.before.upper:.4f}"
@@ -58,8 +58,8 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
     )
     query, k = result.query, tightened.most_buckets(result.query.buckets)
     if query.probable and query.schema.outcome.of != "value" and k < len(query.combinations()):
-        who = "nobody in the box who is answered" if query.box else "nobody who is answered"
-        console.print(f"So {who} falls into more than {k} of {query.buckets} outcome buckets (max k).")
+        subject = "nobody in the box who is answered" if query.box else "nobody who is answered"
+        console.print(f"So {subject} falls into more than {k} of {query.buckets} outcome buckets (max k).")
     if tightened.open:
         console.print(f"{tightened.open:,} rows lie in boxes that were not decided in time: a longer --timeout may spare some.")
     if result.certificate is not None:

@@ -93,9 +93,9 @@ class GuardCell:
     cut: float = 0.0
     halves: tuple[GuardCell, GuardCell] | None = None
 
-    def cuts(self, v: int, at: float, whole: Booleans) -> bool:
-        """Return True if a cut of variable v at `at` leaves two smaller boxes."""
-        return bool(self.lower[v] <= at < self.upper[v] if whole[v] else self.lower[v] < at < self.upper[v])
+    def cuts(self, v: int, position: float, is_integer: Booleans) -> bool:
+        """Return True if a cut of variable v at `position` leaves two smaller boxes."""
+        return bool(self.lower[v] <= position < self.upper[v] if is_integer[v] else self.lower[v] < position < self.upper[v])
 
     def leaves(self) -> Iterator[GuardCell]:
         if self.halves is None:
@@ -165,7 +165,7 @@ class Tightening:
     def towards(self, target: float, seconds: float, progress: Progress | None = None) -> Tightened:
         """Cut and decide boxes for `seconds`. Raises KeyboardInterrupt after Ctrl-C, and QueryError if nothing is left to
         answer."""
-        started, each = clock.now(), seconds / PARTS
+        started, box_seconds = clock.now(), seconds / PARTS
         waiting = list[tuple[int, int, GuardCell]]()
 
         def wait(cell: GuardCell) -> None:
@@ -175,14 +175,14 @@ class Tightening:
         for leaf in self.whole.leaves():
             leaf.proved, leaf.why = None, "time"
             wait(leaf)
-        while waiting and (left := started + seconds - clock.now()) > 0:
+        while waiting and (remaining := started + seconds - clock.now()) > 0:
             _, _, cell = heapq.heappop(waiting)
             if progress is not None:
-                progress(int(PARTS * (1 - left / seconds)), PARTS)
+                progress(int(PARTS * (1 - remaining / seconds)), PARTS)
             cut = self._cut(cell, target, None)
             if cut is None or not cut.at_once:
                 share = len(cell.rows) / max(sum(-count for count, _, _ in waiting) + len(cell.rows), 1)
-                verdict = self._decide(cell, target, min(max(each, PATIENCE * share * left), left))
+                verdict = self._decide(cell, target, min(max(box_seconds, PATIENCE * share * remaining), remaining))
                 if verdict.reason is Reason.INTERRUPTED:
                     raise KeyboardInterrupt
                 if verdict.status is Status.PROVED:
@@ -205,21 +205,21 @@ class Tightening:
 
     def _cut(self, cell: GuardCell, target: float, witness: Mapping[str, object] | None) -> BoxCut | None:
         """Return the cut of a box, None if no cut would let a row of data be answered."""
-        gaps, whole = self.gaps[cell.rows], self.query.schema.domain.integer
-        spared = self.rows[cell.rows[gaps <= target]]
+        gaps, is_integer = self.gaps[cell.rows], self.query.schema.domain.integer
+        kept_rows = self.rows[cell.rows[gaps <= target]]
         movable = [v for v in self.columns if cell.upper[v] > cell.lower[v]]
-        if not len(spared) or not movable:
+        if not len(kept_rows) or not movable:
             return None
         sampled = self._samples(cell, witness)
-        above = np.concatenate([self.rows[cell.rows[gaps > target]], sampled[self.severity(sampled) > target]])
-        found = self._between(above if len(above) else sampled, spared, movable)
-        v, at = found if found is not None and cell.cuts(*found, whole) else _middle(cell, movable, whole)
-        if not cell.cuts(v, at, whole):
+        high_rows = np.concatenate([self.rows[cell.rows[gaps > target]], sampled[self.severity(sampled) > target]])
+        candidate = self._separating_cut(high_rows if len(high_rows) else sampled, kept_rows, movable)
+        v, edge = candidate if candidate is not None and cell.cuts(*candidate, is_integer) else _middle(cell, movable, is_integer)
+        if not cell.cuts(v, edge, is_integer):
             return None  # neighbouring floats: nothing to cut
-        step = 1.0 if whole[v] else 0.0
-        low, high = (at - cell.lower[v] + step) / (cell.upper[v] - cell.lower[v] + step), (self.rows[cell.rows, v] <= at).mean()
+        step = 1.0 if is_integer[v] else 0.0
+        low, high = (edge - cell.lower[v] + step) / (cell.upper[v] - cell.lower[v] + step), (self.rows[cell.rows, v] <= edge).mean()
         sparse = (high < SPARSE < 0.5 < low) or (high > 1 - SPARSE and low < 0.5)
-        return BoxCut(feature=v, cut=at, at_once=found is not None and (len(above) > 0 or bool(sparse)))
+        return BoxCut(feature=v, cut=edge, at_once=candidate is not None and (len(high_rows) > 0 or bool(sparse)))
 
     def _samples(self, cell: GuardCell, witness: Mapping[str, object] | None) -> Array:
         """Return rows of a box, some near a counterexample; no rows if constraints forbid nearly all."""
@@ -229,9 +229,9 @@ class Tightening:
             parts = [space.random(rng, SAMPLES)]
             if witness is not None:
                 centre = np.array([schema.raw_value(feature.name, witness[feature.name]) for feature in schema.features])
-                near = Neighbourhood.of(space, centre, None)
-                parts.append(near.centre[None, :])
-                parts += [replace(near, keep=keep, spread=near.spread * size).draw(SAMPLES, rng) for keep, size in SCALES]
+                region = Neighbourhood.of(space, centre, None)
+                parts.append(region.centre[None, :])
+                parts += [replace(region, keep=keep, spread=region.spread * size).draw(SAMPLES, rng) for keep, size in SCALES]
         except QueryError:
             return np.empty((0, len(cell.lower)))
         return np.concatenate(parts)
@@ -240,23 +240,23 @@ class Tightening:
         if cut is None:
             return ()
         v, step = cut.feature, 1.0 if self.query.schema.domain.integer[cut.feature] else 0.0
-        below, above = cell.upper.copy(), cell.lower.copy()
-        below[v], above[v] = cut.cut, cut.cut + step
-        left = self.rows[cell.rows, v] <= cut.cut
+        left_upper, right_lower = cell.upper.copy(), cell.lower.copy()
+        left_upper[v], right_lower[v] = cut.cut, cut.cut + step
+        is_left = self.rows[cell.rows, v] <= cut.cut
         cell.feature, cell.cut = v, cut.cut
         cell.halves = (
-            GuardCell(lower=cell.lower, upper=below, rows=cell.rows[left]),
-            GuardCell(lower=above, upper=cell.upper, rows=cell.rows[~left]),
+            GuardCell(lower=cell.lower, upper=left_upper, rows=cell.rows[is_left]),
+            GuardCell(lower=right_lower, upper=cell.upper, rows=cell.rows[~is_left]),
         )
         return cell.halves
 
-    def _between(self, high: Array, spared: Array, movable: Sequence[int]) -> tuple[int, float] | None:
+    def _separating_cut(self, high: Array, kept_rows: Array, movable: Sequence[int]) -> tuple[int, float] | None:
         """Return the cut that best separates samples with a large gap from spared rows, both sides weighted equally; None without
         one."""
         if not len(high):
             return None
-        raw, label = np.concatenate([high, spared])[:, movable], np.arange(len(high) + len(spared)) < len(high)
-        weight = {True: len(spared) / len(high), False: 1.0}
+        raw, label = np.concatenate([high, kept_rows])[:, movable], np.arange(len(high) + len(kept_rows)) < len(high)
+        weight = {True: len(kept_rows) / len(high), False: 1.0}
         tree = DecisionTreeClassifier(max_depth=1, class_weight=weight, random_state=self.seed).fit(raw, label).tree_
         if tree.node_count == 1:
             return None
@@ -268,19 +268,19 @@ class Tightening:
         if any(not rule.conditions for rule in rules) and not len(self.rows):
             raise QueryError("no row of the table lies in the box, and --target spares rows; widen --box, or pass another table")
         if any(not rule.conditions for rule in rules):
-            within, half = float((self.gaps <= target).mean()), float(np.median(self.gaps))
+            share, median = float((self.gaps <= target).mean()), float(np.median(self.gaps))
             undecided = sum(leaf.why == "time" for leaf in self.whole.leaves())
             raise QueryError(
                 f"no part of the domain was proved to have no gap above {target:g}: a guardrail for this target would refuse "
-                f"everybody. Of {len(self.rows):,} rows {100 * within:.0f} % are within the target themselves (half have a gap of "
-                f"at most {half:.3g}), and {undecided:,} boxes were not decided in time. Narrow the question with --box, ask about "
-                "fewer attributes (--protected), set a larger --target, or give a longer --timeout"
+                f"everybody. Of {len(self.rows):,} rows {100 * share:.0f} % are within the target themselves (half have a gap of "
+                f"at most {median:.3g}), and {undecided:,} boxes were not decided in time. Narrow the question with --box, ask "
+                "about fewer attributes (--protected), set a larger --target, or give a longer --timeout"
             )
-        kept = (*self.given, *snapped(rules, self.query.schema))
+        all_rules = (*self.given, *snapped(rules, self.query.schema))
         leaves = list(self.whole.leaves())
         proved = [leaf for leaf in leaves if leaf.proved is not None]
         return Tightened(
-            target=target, rules=kept, certificate=self._certificate(target, kept),
+            target=target, rules=all_rules, certificate=self._certificate(target, all_rules),
             boxes=len(proved), domain=sum(_rule(leaf, self.whole).share(self.space) for leaf in proved),
             open=sum(len(leaf.rows) for leaf in leaves if leaf.proved is None and leaf.why == "time"),
         )
@@ -291,7 +291,7 @@ class Tightening:
         box, batch = questions_of(query)
         proved = [leaf.proved for leaf in self.whole.leaves() if leaf.proved is not None]
         evidence = [
-            [(joined(list(self.whole.tree(q, d))), all(one[q][d][1] for one in proved)) for d in (0, 1)] for q in range(len(batch))
+            [(joined(list(self.whole.tree(q, d))), all(p[q][d][1] for p in proved)) for d in (0, 1)] for q in range(len(batch))
         ]
         return fairness_certificate(query, batch, box, evidence, epsilon=target, scale=query.scale)
 
@@ -310,19 +310,19 @@ def tighten(
         raise QueryError(f"target = {target:g}: expected a gap between two probabilities, a number above 0 and below 1")
     if not query.probable:  # rules about decisions: a target is still a gap of probabilities
         query = replace(query, network=query.network.whole, buckets=20)
-    asked = outside(query, rules)
-    before = largest(asked, BEFORE * seconds, seed)
-    if before.reason is Reason.INTERRUPTED:
+    question = outside(query, rules)
+    bracket = largest(question, BEFORE * seconds, seed)
+    if bracket.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt  # after Ctrl-C maximise returns its bracket; no rules are built from it
-    found = None
-    if before.upper > target:
+    tightened = None
+    if bracket.upper > target:
         work = Tightening(question=query, given=tuple(rules), rows=rows, seed=seed)
-        found = work.towards(target, seconds - before.seconds, progress)
-    if found is None or len(found.rules) == len(rules):
-        where = "outside of the given rules " if rules else ""
+        tightened = work.towards(target, seconds - bracket.seconds, progress)
+    if tightened is None or len(tightened.rules) == len(rules):
+        scope = "outside of the given rules " if rules else ""
         remedy = "drop --target, or set a smaller one" if rules else "set a smaller --target"
-        raise QueryError(f"{where}no gap is above {target:g}, which is certified, so there is nothing more to refuse; {remedy}")
-    return before, found
+        raise QueryError(f"{scope}no gap is above {target:g}, which is certified, so there is nothing more to refuse; {remedy}")
+    return bracket, tightened
 
 
 def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
@@ -336,18 +336,18 @@ def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
 
 def joined(parts: Sequence[Tree]) -> Tree:
     """Return one tree of parts that are consecutive in preorder."""
-    ends = np.cumsum([0, *(len(one.index) for one in parts)])
-    starts = [np.zeros(1, dtype=np.int64), *(one.start[1:] + end for one, end in zip(parts, ends.tolist(), strict=False))]
-    arrays = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("feature", "cut", "index", "value")}
+    ends = np.cumsum([0, *(len(tree.index) for tree in parts)])
+    starts = [np.zeros(1, dtype=np.int64), *(tree.start[1:] + end for tree, end in zip(parts, ends.tolist(), strict=False))]
+    arrays = {name: np.concatenate([getattr(tree, name) for tree in parts]) for name in ("feature", "cut", "index", "value")}
     return Tree(start=np.concatenate(starts), **arrays)
 
 
 def _evidence(certificate: Certificate) -> list[list[EVIDENCE]]:
-    found = list[EVIDENCE]()
+    evidence = list[EVIDENCE]()
     for proof in certificate.proofs:
         assert isinstance(proof.evidence, Tree), "branch-and-bound asks no solver"
-        found.append((proof.evidence, proof.float32))
-    return [found[k : k + 2] for k in range(0, len(found), 2)]
+        evidence.append((proof.evidence, proof.float32))
+    return [evidence[k : k + 2] for k in range(0, len(evidence), 2)]
 
 
 def _box(query: KDiscrimination, cell: GuardCell) -> dict[str, tuple[object, object]]:
@@ -355,12 +355,12 @@ def _box(query: KDiscrimination, cell: GuardCell) -> dict[str, tuple[object, obj
     return {name: (lower[name], upper[name]) for name in lower}
 
 
-def _middle(cell: GuardCell, movable: Sequence[int], whole: Booleans) -> tuple[int, float]:
+def _middle(cell: GuardCell, movable: Sequence[int], is_integer: Booleans) -> tuple[int, float]:
     """Return the feature with the most values left, or else the widest real one, and its middle."""
     width = cell.upper - cell.lower
-    v = max(movable, key=lambda one: width[one])
+    v = max(movable, key=lambda j: width[j])
     middle = float(cell.lower[v] + width[v] / 2)
-    return v, float(np.floor(middle)) if whole[v] else middle
+    return v, float(np.floor(middle)) if is_integer[v] else middle
 
 
 def _rule(cell: GuardCell, whole: GuardCell) -> Rule:

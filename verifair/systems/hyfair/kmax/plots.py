@@ -16,15 +16,15 @@ def plot(result: KmaxResult, path: Path) -> None:
     best person, and the buckets that they fall into."""
     from matplotlib.ticker import MaxNLocator
 
-    found, best, outcomes, upper = result.search, result.best, result.outcomes, result.upper
-    with figure(path, (11, 4), 1, 2) as drawn:
-        left, right = drawn.axes
-        seconds = [max(point.seconds, 1e-4) for point in found.trace]
-        steps = [point.k for point in found.trace]
+    search, best, outcomes, upper = result.search, result.best, result.outcomes, result.upper
+    with figure(path, (11, 4), 1, 2) as fig:
+        left, right = fig.axes
+        seconds = [max(point.seconds, 1e-4) for point in search.trace]
+        steps = [point.k for point in search.trace]
         ends = (_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
         left.step(  # to the end of the axis, so that a single point is visible
             [*seconds, ends[1]], [*steps, steps[-1]], where="post", color=COLORS[1], linewidth=2, marker="o", markersize=5,
-            markevery=list(range(len(seconds))), label=f"best k met ({found.method})",
+            markevery=list(range(len(seconds))), label=f"best k met ({search.method})",
         )  # fmt: skip
         if upper is not None:
             left.axhline(upper, color=PROVED, linestyle="--", label="certified upper bound")
@@ -37,17 +37,17 @@ def plot(result: KmaxResult, path: Path) -> None:
         left.yaxis.set_major_locator(MaxNLocator(integer=True))
         left.grid(alpha=0.3)
         left.legend(loc="lower right")
-        buckets, at, query = best.buckets, np.arange(1, len(outcomes) + 1), result.space.query
+        buckets, x, query = best.buckets, np.arange(1, len(outcomes) + 1), result.space.query
         if query.probable:
             for bucket in sorted(set(outcomes["bucket"])):
                 right.axhspan(bucket / buckets, (bucket + 1) / buckets, color=COLORS[1], alpha=0.3, linewidth=0)
             right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
-            right.plot(at, outcomes["probability"], "o", markersize=3, color=COLORS[0])
+            right.plot(x, outcomes["probability"], "o", markersize=3, color=COLORS[0])
             right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
         else:
             for decision, name in enumerate(query.schema.class_names):
-                those = outcomes["bucket"] == decision
-                right.plot(at[those], outcomes["probability"][those], "o", markersize=3, color=COLORS[decision], label=name)
+                mask = outcomes["bucket"] == decision
+                right.plot(x[mask], outcomes["probability"][mask], "o", markersize=3, color=COLORS[decision], label=name)
             right.set_title(f"k = {best.k} of 2 decisions")
             right.legend()
         right.set_xlim(0, len(outcomes) + 1)

@@ -24,16 +24,16 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         raise KeyboardInterrupt
     buckets = settings.buckets
     chosen = [f"{name} of {listed([str(value) for value in values])}" for name, values in settings.values.items()]
-    who, limits = listed(names), f" (asked: {'; '.join(chosen)})" if chosen else ""
-    inside = f"in the box of {listed(list(settings.box))} " if settings.box else ""
+    protected, restriction = listed(names), f" (asked: {'; '.join(chosen)})" if chosen else ""
+    box_words = f"in the box of {listed(list(settings.box))} " if settings.box else ""
     proof = work.keep(
         "kmax.json.gz", verdict.certificate,
-        f"Nobody {inside}falls into more than {verdict.upper} of {buckets} outcome buckets by {who}{limits}.",
+        f"Nobody {box_words}falls into more than {verdict.upper} of {buckets} outcome buckets by {protected}{restriction}.",
         subject.network, subject.schema,
     )
     row, k = _witness(subject, result), result.lower
-    each = f"{100 / buckets:.3g} points of probability each" if result.space.query.probable else "the two decisions"
-    open_ = " The truth lies between the two: the time was up." if result.gap else ""
+    unit = f"{100 / buckets:.3g} points of probability each" if result.space.query.probable else "the two decisions"
+    gap_note = " The truth lies between the two: the time was up." if result.gap else ""
     outcomes = result.outcomes
     return Section(
         **SYSTEM.heading,
@@ -44,15 +44,15 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         semantics=verdict.semantics,
         statements=(
             Statement(
-                text=f"One possible person falls into {k} of {buckets} outcome buckets ({each}) by {who} alone, nothing else about "
-                f"the person changed. {row.sentence}",
+                text=f"One possible person falls into {k} of {buckets} outcome buckets ({unit}) by {protected} alone, nothing "
+                f"else about the person changed. {row.sentence}",
                 standing=Standing.REFUTED if k > 1 else Standing.MEASURED, headline=True,
-                brief=f"{who} {'together move' if len(names) > 1 else 'moves'} the {subject.schema.quantity} of one possible "
+                brief=f"{protected} {'together move' if len(names) > 1 else 'moves'} the {subject.schema.quantity} of one possible "
                 f"person from {row.before:.2f} to {row.after:.2f}; the decision {'changes' if row.flips else 'stays the same'}.",
                 tone=Tone.BAD if row.flips else Tone.WATCH if k > 1 else Tone.PLAIN,
             ),
             Statement(
-                text=f"{firmly(standing(proof))}: nobody {inside}falls into more than {verdict.upper}{limits}.{open_}",
+                text=f"{firmly(standing(proof))}: nobody {box_words}falls into more than {verdict.upper}{restriction}.{gap_note}",
                 standing=standing(proof), tone=Tone.GOOD if verdict.upper == 1 else Tone.PLAIN, headline=verdict.upper == 1,
             ),
         ),
@@ -84,13 +84,13 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
         name: (schema.format(name, best.combinations[low, n]), schema.format(name, best.combinations[high, n]))
         for n, name in enumerate(result.query.protected)
     }
-    changes = {name: (was, became) for name, (was, became) in ends.items() if was != became}
+    changes = {name: (old, new) for name, (old, new) in ends.items() if old != new}
     before, after = float(best.probabilities[low]), float(best.probabilities[high])
-    query, both = result.space.query, result.space.rows(best.x, best.combinations[[low, high]])
-    decided = decisions(query.schema.judges(query.network), query.schema.encode(both))
-    names = [schema.class_names[one] for one in decided]
+    query, rows = result.space.query, result.space.rows(best.x, best.combinations[[low, high]])
+    classes = decisions(query.schema.judges(query.network), query.schema.encode(rows))
+    names = [schema.class_names[c] for c in classes]
     shared = {name: value_words(schema, name, value) for name, value in result.witness.items()}
-    shared |= {name: was for name, (was, became) in ends.items() if was == became}
+    shared |= {name: old for name, (old, new) in ends.items() if old == new}
     return WitnessRow(
         analysis="kmax", person=shared,
         changes=changes, before=before, after=after, flips=names[0] != names[1],

@@ -13,11 +13,11 @@ from verifair.systems.results.words import percent
 
 def show(result: KmaxResult, console: Console) -> None:
     """Print the person, the buckets that are hit, the bound, and the statistics of the search."""
-    best, found, s = result.best, result.search, result.search.statistics
+    best, run, s = result.best, result.search, result.search.statistics
     query = result.space.query
-    of_what = f"outcome buckets of the {query.schema.quantity}" if query.probable else "outcome buckets, the two decisions"
+    buckets = f"outcome buckets of the {query.schema.quantity}" if query.probable else "outcome buckets, the two decisions"
     console.print(
-        f"k = {best.k}: this person falls into {best.k} of {best.buckets} {of_what}, if only {', '.join(result.query.protected)} "
+        f"k = {best.k}: this person falls into {best.k} of {best.buckets} {buckets}, if only {', '.join(result.query.protected)} "
         f"change ({len(best.combinations)} combinations, counted exactly)."
     )
     console.print(_grid(pd.DataFrame(result.witness.items(), columns=["feature", "value"])))
@@ -29,10 +29,10 @@ def show(result: KmaxResult, console: Console) -> None:
         agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
         console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
     skipped = f"; {s.skipped:,} rows of the table lie outside and were left out" if s.skipped else ""
-    had = f"{percent(s.success_rate)} of these rows had k >= 2 (mean k {s.mean_k:.1f})" if s.instances else "none had k >= 2"
+    instances = f"{percent(s.success_rate)} of these rows had k >= 2 (mean k {s.mean_k:.1f})" if s.instances else "none had k >= 2"
     console.print(
-        f"Search ({found.method}, seed {found.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
-        f"{had}; the best was found after {s.best_seconds:.2f} s{skipped}."
+        f"Search ({run.method}, seed {run.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
+        f"{instances}; the best was found after {s.best_seconds:.2f} s{skipped}."
     )
 
 
@@ -41,10 +41,10 @@ def _bound(result: KmaxResult) -> str:
         return f"No upper bound was certified: k may be as large as {result.space.cap}."
     if not result.gap:
         return f"Certified: no person of the box falls into more than {result.upper}, so this is the largest k."
-    why = result.bound.reason.value if result.bound.reason else "open"
+    reason = result.bound.reason.value if result.bound.reason else "open"
     return (
         f"Certified: no person of the box falls into more than {result.upper}: the largest k is {result.best.k} to {result.upper}"
-        f" ({why}); a longer --timeout or a smaller --box narrows this."
+        f" ({reason}); a longer --timeout or a smaller --box narrows this."
     )
 
 

@@ -199,10 +199,10 @@ class _Walk:
     def _seeds(self, count: int) -> tuple[Array, Integers]:
         """Return legal rows to start from; illegal rows of the caller are replaced."""
         x = self.space.canonical(self.reseed(self.rng, count))
-        wrong = np.flatnonzero(~self.space.legal(x))
-        if len(wrong):
-            x[wrong] = self.space.random(self.rng, len(wrong))
-            self.illegal_seeds += len(wrong)
+        illegal = np.flatnonzero(~self.space.legal(x))
+        if len(illegal):
+            x[illegal] = self.space.random(self.rng, len(illegal))
+            self.illegal_seeds += len(illegal)
         return x, np.full(count, -1)
 
     def _judge(self, x: Array) -> Integers:
@@ -213,15 +213,15 @@ class _Walk:
         self.sum_k += int(k[k >= 2].sum())
         if self.first is None and (k >= 2).any():
             self.first = self._now(int(k[k >= 2][0]))
-        known = self.best.k if self.best is not None else 0
-        if k.max() > known:
+        best_k = self.best.k if self.best is not None else 0
+        if k.max() > best_k:
             row = x[int(k.argmax())]
             cluster = recount(self.space, row)
-            if cluster.k > known:
-                self.best, known = cluster, cluster.k
+            if cluster.k > best_k:
+                self.best, best_k = cluster, cluster.k
                 self.trace.append(self._now(cluster.k))
                 self.peers, self.at_best = {row.tobytes(): row.copy()}, {row.tobytes()}
-        self._note(x[k >= known])
+        self._note(x[k >= best_k])
         return k
 
     def _note(self, x: Array) -> None:

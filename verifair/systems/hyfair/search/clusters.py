@@ -141,10 +141,10 @@ def recount(space: Space, x: Array) -> Cluster:
     combinations = space.combinations[space.possible(x[None, :])[0]]
     rows = space.rows(x, combinations)
     inputs = space.query.schema.encode(rows)
-    least, most = buckets_of(network, inputs, buckets).T
-    sure = least == most
-    sure[0] |= not sure.any()  # it is in some bucket
-    combinations, rows, inputs, found = combinations[sure], rows[sure], inputs[sure], least[sure]
+    lower, upper = buckets_of(network, inputs, buckets).T
+    is_certain = lower == upper
+    is_certain[0] |= not is_certain.any()  # it is in some bucket
+    combinations, rows, inputs, bucket = combinations[is_certain], rows[is_certain], inputs[is_certain], lower[is_certain]
     weights = margin(network, 1, 0)
     logits = log_odds(network, network.forward(inputs) @ weights)
     odds = logits
@@ -155,7 +155,7 @@ def recount(space: Space, x: Array) -> Cluster:
         runtime = runtime_logits(network, inputs) @ weights
         runtime_k = len(np.unique(np.searchsorted(edges(buckets), log_odds(network, runtime), side="left")))
     return Cluster(
-        x=rows[0], combinations=combinations, logits=logits, probabilities=scipy.special.expit(odds), bucket=found,
+        x=rows[0], combinations=combinations, logits=logits, probabilities=scipy.special.expit(odds), bucket=bucket,
         buckets=buckets, runtime_k=runtime_k,
     )
 

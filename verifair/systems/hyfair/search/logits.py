@@ -72,14 +72,14 @@ class LayerLogits:
             base = inputs @ self.layers[0].weight.T + self.layers[0].bias
             widest = max(self.shift.shape[1], *(layer.weight.shape[0] for layer in self.layers))
             step = max(1, CELLS // (widest * len(self.shift)))
-            out = np.empty((len(x), len(self.shift)), dtype=np.float32)
+            result = np.empty((len(x), len(self.shift)), dtype=np.float32)
             for start in range(0, len(x), step):
                 hidden = (base[start : start + step, None, :] + self.shift).reshape(-1, self.shift.shape[1])
-                for below, layer in zip(self.layers, self.layers[1:], strict=False):
-                    hidden = _activated(hidden, below) @ layer.weight.T
+                for previous, layer in zip(self.layers, self.layers[1:], strict=False):
+                    hidden = _activated(hidden, previous) @ layer.weight.T
                     hidden += layer.bias
-                out[start : start + step] = hidden.reshape(-1, len(self.shift))
-        return out
+                result[start : start + step] = hidden.reshape(-1, len(self.shift))
+        return result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,14 +94,14 @@ class RowLogits:
     combinations: Array
 
     def __call__(self, x: Array) -> Array:
-        weights, out = margin(self.model, 1, 0), np.empty((len(x), len(self.combinations)))
+        weights, result = margin(self.model, 1, 0), np.empty((len(x), len(self.combinations)))
         step = max(1, ROWS // len(self.combinations))
         for start in range(0, len(x), step):
             part = x[start : start + step]
             variants = np.repeat(part, len(self.combinations), axis=0)
             variants[:, self.columns] = np.tile(self.combinations, (len(part), 1))
-            out[start : start + step] = (self.model.forward(variants) @ weights).reshape(len(part), -1)
-        return log_odds(self.model, out)
+            result[start : start + step] = (self.model.forward(variants) @ weights).reshape(len(part), -1)
+        return log_odds(self.model, result)
 
 
 def _rounded(values: Array) -> Floats:

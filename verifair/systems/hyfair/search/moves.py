@@ -49,12 +49,12 @@ class Pool:
         """Return the pool of raw rows (N, V), or of no table. Raises DataError if a table has rows and none of them is usable."""
         if data is None:
             return cls(x=np.empty((0, len(space.lower))), skipped=0)
-        kept = space.legal(data)
-        if len(data) and not kept.any():
+        is_legal = space.legal(data)
+        if len(data) and not is_legal.any():
             raise DataError(
                 f"none of the {len(data)} rows lies in the box and the schema's domain; widen the box, or search without a table"
             )
-        return cls(x=np.unique(space.canonical(data[kept]), axis=0), skipped=int((~kept).sum()))
+        return cls(x=np.unique(space.canonical(data[is_legal]), axis=0), skipped=int((~is_legal).sum()))
 
     def draw(self, space: Space, rng: np.random.Generator, count: int) -> tuple[Array, Integers]:
         """Return Rand(A): rows (count, V) drawn uniformly from the table or, without one, from the box."""
@@ -83,16 +83,16 @@ class Mutation:
         row, position = np.nonzero(picked)
         variable = free[position]
         number = np.array([feature.numeric for feature in space.query.schema.features])[variable]
-        far = space.uniform_values(rng, variable)
-        near = self._near(x[row, variable], variable, rng)
-        out = x.copy()
-        out[row, variable] = np.where(number & (rng.random(len(row)) < 0.5), near, far)
+        uniform = space.uniform_values(rng, variable)
+        nearby = self._small_step(x[row, variable], variable, rng)
+        result = x.copy()
+        result[row, variable] = np.where(number & (rng.random(len(row)) < 0.5), nearby, uniform)
         if space.query.schema.domain.forbidden is not None:
-            wrong = ~space.legal(out)
-            out[wrong] = x[wrong]
-        return out, np.where((out == x).all(axis=1), origin, -1)
+            illegal = ~space.legal(result)
+            result[illegal] = x[illegal]
+        return result, np.where((result == x).all(axis=1), origin, -1)
 
-    def _near(self, value: Array, variable: Integers, rng: np.random.Generator) -> Array:
+    def _small_step(self, value: Array, variable: Integers, rng: np.random.Generator) -> Array:
         """Return values a small step away, at least one unit for whole numbers, clipped to the box."""
         space = self.space
         low, high = space.lower[variable], space.upper[variable]
@@ -129,29 +129,29 @@ class Nearest:
         number = np.array([feature.numeric for feature in features])
         scale = np.where(number & (width > 0), 1 / np.where(width > 0, width, 1.0), 0.0)
         scale[space.protected] = 0.0
-        named = tuple(
+        categories = tuple(
             (v, len(f.categories)) for v, f in enumerate(features) if f.categories is not None and v not in space.protected
         )
         from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
 
         k = min(NEAREST, len(pool.x) - 1)
-        found = cls(
-            pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=named,
+        move = cls(
+            pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=categories,
             table=np.full((len(pool.x), k), -1),
         )
-        found.tree.fit(found._scaled(pool.x))
-        return found
+        move.tree.fit(move._scaled(pool.x))
+        return move
 
     def __call__(self, x: Array, origin: Integers, rng: np.random.Generator) -> tuple[Array, Integers]:
-        known = origin[origin >= 0]
-        new = np.unique(known[self.table[known, 0] < 0])
+        known_rows = origin[origin >= 0]
+        new = np.unique(known_rows[self.table[known_rows, 0] < 0])
         if len(new):
             self.table[new] = self._without(new, self._nearest(self.pool.x[new]))
         neighbours = self.table[np.maximum(origin, 0)]
-        stray = np.flatnonzero(origin < 0)  # rows that are not in the table, such as a solver's
-        if len(stray):
+        unknown = np.flatnonzero(origin < 0)  # rows that are not in the table, such as a solver's
+        if len(unknown):
             neighbours = neighbours.copy()
-            neighbours[stray] = self._nearest(x[stray])[:, : neighbours.shape[1]]
+            neighbours[unknown] = self._nearest(x[unknown])[:, : neighbours.shape[1]]
         chosen = neighbours[np.arange(len(x)), rng.integers(neighbours.shape[1], size=len(x))]
         return self.pool.x[chosen].copy(), chosen
 
@@ -161,9 +161,9 @@ class Nearest:
     @staticmethod
     def _without(rows: Integers, nearest: Integers) -> Integers:
         """Return (N, k) of the (N, k + 1) nearest: without the row itself, or without the farthest if the row is not among them."""
-        own = nearest == rows[:, None]
-        own[~own.any(axis=1), -1] = True
-        return np.asarray(nearest[~own].reshape(len(nearest), -1))
+        is_self = nearest == rows[:, None]
+        is_self[~is_self.any(axis=1), -1] = True
+        return np.asarray(nearest[~is_self].reshape(len(nearest), -1))
 
     def _scaled(self, x: Array) -> Array:
         """Return points with the Euclidean distances above: a category becomes an indicator of length 1 / sqrt 2."""
@@ -222,6 +222,6 @@ class SolverSeeds:
         """Return the ends (V,) of a part of the box around a row: its numbers within REACH, categories as they are."""
         space = self.space
         number = np.array([feature.numeric for feature in space.query.schema.features])
-        reach = np.where(number, REACH * (space.upper - space.lower), 0.0)
-        reach = np.where(space.query.schema.domain.integer, np.floor(reach), reach)
-        return np.maximum(space.lower, around - reach), np.minimum(space.upper, around + reach)
+        radius = np.where(number, REACH * (space.upper - space.lower), 0.0)
+        radius = np.where(space.query.schema.domain.integer, np.floor(radius), radius)
+        return np.maximum(space.lower, around - radius), np.minimum(space.upper, around + radius)

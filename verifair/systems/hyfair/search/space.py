@@ -38,9 +38,9 @@ def edges(buckets: int) -> Array:
 def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets: int) -> Integers:
     """Return (N,) the number of buckets that the logits (N, K) fall into; logits with `counted` (N, K) False do not count."""
     rows = np.arange(len(logits))[:, None]
-    found = np.searchsorted(edges(buckets).astype(logits.dtype), logits, side="left")
+    bucket = np.searchsorted(edges(buckets).astype(logits.dtype), logits, side="left")
     hit = np.zeros((len(logits), buckets + 1), dtype=bool)
-    hit[rows, found if counted is None else np.where(counted, found, buckets)] = True
+    hit[rows, bucket if counted is None else np.where(counted, bucket, buckets)] = True
     return np.asarray(hit[:, :buckets].sum(axis=1))
 
 
@@ -64,9 +64,9 @@ class Space:
     @classmethod
     def of(cls, query: KDiscrimination, deadline: float = np.inf) -> Space:
         """Return the space of a query. Raises QueryError for a box that names protected features, and for too many combinations."""
-        both = sorted(set(query.box) & set(query.protected))
-        if both:
-            raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")
+        overlap = sorted(set(query.box) & set(query.protected))
+        if overlap:
+            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; list the values to combine with values instead")
         lower, upper = box_of(query.schema, query.box)
         protected = np.array([query.schema.index(name) for name in query.protected])
         return cls(query=query, lower=lower, upper=upper, protected=protected, combinations=query.combinations(), deadline=deadline)
@@ -108,31 +108,31 @@ class Space:
 
     def legal(self, x: Array) -> Booleans:
         """Return (N,) True for rows that lie in the box, are whole where needed, and are legal with at least one combination."""
-        whole = ~self.query.schema.domain.integer | (x == np.floor(x))
-        inside = (x >= self.lower) & (x <= self.upper) & whole
-        inside[:, self.protected] = True
-        return np.asarray(inside.all(axis=1) & self.possible(x).any(axis=1))
+        is_whole = ~self.query.schema.domain.integer | (x == np.floor(x))
+        in_box = (x >= self.lower) & (x <= self.upper) & is_whole
+        in_box[:, self.protected] = True
+        return np.asarray(in_box.all(axis=1) & self.possible(x).any(axis=1))
 
     def canonical(self, x: Array) -> Array:
         """Return the rows with the first combination in their protected variables, so that equal people are equal rows."""
-        out = np.array(x, dtype=np.float64)
-        out[:, self.protected] = self.combinations[0]
-        return out
+        result = np.array(x, dtype=np.float64)
+        result[:, self.protected] = self.combinations[0]
+        return result
 
     def shown(self, x: Array) -> Array:
         """Return the rows, each with the first combination that is legal with it."""
-        out = np.array(x, dtype=np.float64)
-        out[:, self.protected] = self.combinations[self.possible(x).argmax(axis=1)]
-        return out
+        result = np.array(x, dtype=np.float64)
+        result[:, self.protected] = self.combinations[self.possible(x).argmax(axis=1)]
+        return result
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
         """Return legal rows (count, V), uniform over the box, repeated if few are legal. Raises QueryError if none is found."""
         x = self._uniform(rng, count)
         for _ in range(DRAWS):
-            wrong = np.flatnonzero(~self.legal(x))
-            if not len(wrong):
+            illegal = np.flatnonzero(~self.legal(x))
+            if not len(illegal):
                 return x
-            x[wrong] = self._uniform(rng, len(wrong))
+            x[illegal] = self._uniform(rng, len(illegal))
         legal = self.legal(x)
         if legal.any():
             return x[np.where(legal, np.arange(count), rng.choice(np.flatnonzero(legal), count))]
@@ -144,9 +144,9 @@ class Space:
     def uniform_values(self, rng: np.random.Generator, variables: Integers) -> Array:
         """Return a uniform value within the box for each of the given variables (any shape)."""
         low, high = self.lower[variables], self.upper[variables]
-        number = low + (high - low) * rng.random(variables.shape)
-        whole = np.minimum(np.floor(low + (high - low + 1) * rng.random(variables.shape)), high)
-        return np.where(self.query.schema.domain.integer[variables], whole, number)
+        real = low + (high - low) * rng.random(variables.shape)
+        integer = np.minimum(np.floor(low + (high - low + 1) * rng.random(variables.shape)), high)
+        return np.where(self.query.schema.domain.integer[variables], integer, real)
 
     # The model
 
@@ -165,12 +165,12 @@ class Space:
         if self.deadline == np.inf:
             return self._logits(encoded)
         step = max(2 * at_once(self.query.network, len(x) * len(self.combinations)) // len(self.combinations), 1)
-        found = list[npt.NDArray[np.floating]]()
+        parts = list[npt.NDArray[np.floating]]()
         for start in range(0, max(len(x), 1), step):
             if clock.now() > self.deadline:
                 raise OutOfTime(f"the time was up after {start:,} of {len(x):,} rows around a cluster")
-            found.append(self._logits(encoded[start : start + step]))
-        return np.concatenate(found)
+            parts.append(self._logits(encoded[start : start + step]))
+        return np.concatenate(parts)
 
     @cached_property
     def _logits(self) -> Logits:
