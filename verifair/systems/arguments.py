@@ -34,20 +34,20 @@ def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
 
     A parameter counts as given if it differs from its default.
     """
-    own = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
-    default = {name: one.get_default(call_default_factory=True) for name, one in settings.model_fields.items()}
-    away = {name: value for name, value in plain.items() if type(value) is not type(default[name]) or value != default[name]}
+    given_values = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in given_values.items()}
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in settings.model_fields.items()}
+    changed = {name: value for name, value in values.items() if type(value) is not type(defaults[name]) or value != defaults[name]}
     try:
-        made = settings.of(away)
+        result = settings.of(changed)
     except ValidationError as error:
-        all_ = zip(problems(error, settings), error.errors(), strict=False)
-        said = (line if "found " in line or one["type"] in RANGES else f"{line}, found {shown(one['input'])}" for line, one in all_)
-        raise QueryError("\n".join(said)) from None
-    for name, owners in made.strays():
-        needs = " or ".join(to if value is None else f"{to} = {value!r}" for to, value in owners)
-        raise QueryError(f"{name} = {away[name]!r}: belongs to {needs}; pass that, or leave {name} out")
-    return made
+        pairs = zip(problems(error, settings), error.errors(), strict=False)
+        text = (line if "found " in line or e["type"] in RANGES else f"{line}, found {shown(e['input'])}" for line, e in pairs)
+        raise QueryError("\n".join(text)) from None
+    for name, owners in result.strays():
+        needs = " or ".join(option if value is None else f"{option} = {value!r}" for option, value in owners)
+        raise QueryError(f"{name} = {changed[name]!r}: belongs to {needs}; pass that, or leave {name} out")
+    return result
 
 
 def check_table(table: Any, name: str = "X") -> None:
@@ -81,14 +81,14 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
         if missing:
             known = ", ".join(map(str, frame.columns))
             raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
-        twice = [name for name in names if list(frame.columns).count(name) > 1]
-        if twice:
-            raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
+        repeated = [name for name in names if list(frame.columns).count(name) > 1]
+        if repeated:
+            raise DataError(f"sensitive feature {repeated[0]!r}: the table has more than one such column; give each its own name")
         labels = [_labels(name, frame[name]) for name in names]
         parts = labels[0].str.cat(labels[1:], sep=", ") if len(labels) > 1 else labels[0]
-        alike = parts[~pd.concat(labels, axis=1).duplicated()]  # one row of each group
-        if alike.duplicated().any():
-            raise DataError(f"two groups would both be called {alike[alike.duplicated()].iloc[0]!r}; give their values other names")
+        label = parts[~pd.concat(labels, axis=1).duplicated()]  # one row of each group
+        if label.duplicated().any():
+            raise DataError(f"two groups would both be called {label[label.duplicated()].iloc[0]!r}; give their values other names")
     if parts.isna().any():
         first = int(np.flatnonzero(parts.isna().to_numpy())[0])
         count = int(parts.isna().sum())
@@ -104,15 +104,15 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
 
     Raises DataError for missing or unknown values, and for 0 and 1 if the positive label is "0", which is ambiguous.
     """
-    found = column(y, rows, "y")
-    if pd.isna(found).any():
-        row = int(np.flatnonzero(pd.isna(found))[0])
-        raise DataError(f"y: {int(pd.isna(found).sum())} of {rows} values are missing, first at place {row}; drop such rows")
-    if found.dtype.kind == "b" or (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
-        if found.dtype.kind != "b" and schema.positive_label == "0":
+    classes = column(y, rows, "y")
+    if pd.isna(classes).any():
+        row = int(np.flatnonzero(pd.isna(classes))[0])
+        raise DataError(f"y: {int(pd.isna(classes).sum())} of {rows} values are missing, first at place {row}; drop such rows")
+    if classes.dtype.kind == "b" or (classes.dtype.kind in "iuf" and np.isin(classes, (0, 1)).all()):
+        if classes.dtype.kind != "b" and schema.positive_label == "0":
             raise DataError('y: holds 0 and 1, and the schema\'s positive label is "0"; pass booleans, True for positive')
-        return np.asarray(found == 1)
-    table = pd.DataFrame({"y": found})
+        return np.asarray(classes == 1)
+    table = pd.DataFrame({"y": classes})
     if schema.positive_label is None:  # values are a class's names, or numbers for a threshold
         return schema.changed(label="y").favoured(table)
     return np.asarray(schema_rows.labels(table, "y", schema.positive_label) == 1)
@@ -121,10 +121,10 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
 def audited(values: Any, rows: int) -> Booleans:
     """Return (N,) True for rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row
     numbers."""
-    found = column(values, rows, "audit")
-    if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
+    array = column(values, rows, "audit")
+    if array.dtype.kind != "b" and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
         raise DataError("audit: expected True or False for each row: whether its decision is to be explained")
-    return found.astype(bool)
+    return array.astype(bool)
 
 
 def check_no_hidden_numbers(column: pd.Series) -> None:
@@ -138,12 +138,12 @@ def check_no_hidden_numbers(column: pd.Series) -> None:
 
 def booleans(values: Any, rows: int, what: str) -> Booleans:
     """Return (N,) True or False for each row, by position, from booleans or 0 and 1. Raises DataError for anything else."""
-    found = column(values, rows, what)
-    if found.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in found.tolist()):
-        return found.astype(bool)
-    if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
-        raise DataError(f"{what}: holds {found.dtype} values such as {found[0]!r}; expected True or False for each row")
-    return found.astype(bool)
+    array = column(values, rows, what)
+    if array.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in array.tolist()):
+        return array.astype(bool)
+    if array.dtype.kind != "b" and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
+        raise DataError(f"{what}: holds {array.dtype} values such as {array[0]!r}; expected True or False for each row")
+    return array.astype(bool)
 
 
 def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
@@ -160,10 +160,10 @@ def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
 
 def column(values: Any, rows: int, what: str) -> np.ndarray:
     """Return (N,) one value for each row, by position, whatever the index. Raises DataError for another shape."""
-    found = np.asarray(values)
-    if found.shape != (rows,):
-        raise DataError(f"{what}: found an array of shape {found.shape} for {rows} rows; expected one value for each row")
-    return found
+    array = np.asarray(values)
+    if array.shape != (rows,):
+        raise DataError(f"{what}: found an array of shape {array.shape} for {rows} rows; expected one value for each row")
+    return array
 
 
 def _names(frame: pd.DataFrame, sensitive: Any) -> list[str] | None:

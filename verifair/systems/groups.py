@@ -63,34 +63,34 @@ def read_rows(settings: Grouped, subject: Subject, verb: str, read: Callable[[Ro
     if rows is None:
         raise QueryError(f"{verb} needs rows: pass --data TABLE, or try a shipped example with --demo german")
     if not names:
-        known = ", ".join(schema.protected_names) or "none is declared protected"
-        raise QueryError(f"{verb} needs groups to compare: pass --protected NAME (protected in the schema: {known})")
-    other = next((name for name in settings.split if name not in names), None)
-    if other is not None:
-        raise QueryError(f"--split {other}: {other!r} is not in --protected ({', '.join(names)}); add it there, or drop --split")
+        declared = ", ".join(schema.protected_names) or "none is declared protected"
+        raise QueryError(f"{verb} needs groups to compare: pass --protected NAME (protected in the schema: {declared})")
+    extra = next((name for name in settings.split if name not in names), None)
+    if extra is not None:
+        raise QueryError(f"--split {extra}: {extra!r} is not in --protected ({', '.join(names)}); add it there, or drop --split")
     audited = _Audited.of(settings.audit, subject)
     examples: list[pd.DataFrame] = []
 
     def chunk(frame: pd.DataFrame) -> T | None:
-        chosen, count = audited.among(frame), len(frame)
+        is_audited, count = audited.among(frame), len(frame)
         if settings.outside == "drop":
-            inside = schema.fitting(frame)
-            frame, chosen = frame[inside], chosen[inside]
+            is_legal = schema.fitting(frame)
+            frame, is_audited = frame[is_legal], is_audited[is_legal]
         if not len(frame):
             return None
         groups = pd.DataFrame({name: group_of(schema, frame, name, settings.split.get(name)) for name in names})
         examples.append(frame[~groups.duplicated().to_numpy()])
-        return read(Rows(frame=frame, groups=groups, audit=chosen, audited=audited.words, dropped=count - len(frame)))
+        return read(Rows(frame=frame, groups=groups, audit=is_audited, audited=audited.words, dropped=count - len(frame)))
 
-    found = [one for one in rows.each(chunk) if one is not None]
+    results = [result for result in rows.each(chunk) if result is not None]
     audited.check()
-    if not found:
+    if not results:
         raise DataError("the table has no rows left to ask about")
     if len(examples) > 1:  # a number with few values in each chunk may have many in all
-        together = pd.concat(examples)
+        combined = pd.concat(examples)
         for name in names:
-            group_of(schema, together, name, settings.split.get(name))
-    return found
+            group_of(schema, combined, name, settings.split.get(name))
+    return results
 
 
 @dataclass(kw_only=True)
@@ -105,7 +105,7 @@ class _Audited:
     value: str = ""
     others: set[str] = field(default_factory=set)
     start: int = 0
-    some: bool = False
+    matched: bool = False
 
     @classmethod
     def of(cls, audit: str, subject: Subject) -> _Audited:
@@ -130,19 +130,19 @@ class _Audited:
         if self.name is None:
             return np.ones(len(frame), dtype=bool)
         if self.name not in frame.columns:
-            known = ", ".join(map(str, frame.columns))
-            meant = unquoted(self.name, frame.columns)
-            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {known}{meant}")
+            columns = ", ".join(map(str, frame.columns))
+            hint = unquoted(self.name, frame.columns)
+            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {columns}{hint}")
         words = frame[self.name].map(text)
-        found = (words == self.value).to_numpy()
-        self.some |= bool(found.any())
-        self.others = set() if self.some else self.others | set(words)
-        return np.asarray(found)
+        selected = (words == self.value).to_numpy()
+        self.matched |= bool(selected.any())
+        self.others = set() if self.matched else self.others | set(words)
+        return np.asarray(selected)
 
     def check(self) -> None:
-        if self.name is not None and not self.some:
-            found = ", ".join(sorted(self.others)[:8])
-            raise DataError(f"--audit {self.name}={self.value}: no row has this value; found {found}")
+        if self.name is not None and not self.matched:
+            values = ", ".join(sorted(self.others)[:8])
+            raise DataError(f"--audit {self.name}={self.value}: no row has this value; found {values}")
 
 
 def blocks(rows: int) -> Iterator[slice]:
@@ -158,12 +158,12 @@ def identities(
 
     Column by column: sorting whole rows would copy them several times.
     """
-    found = np.zeros(len(values[rows, :0]), dtype=np.int64)
+    codes = np.zeros(len(values[rows, :0]), dtype=np.int64)
     for v in range(values.shape[1]) if columns is None else columns:
-        place = _ranks(values[rows, v])
-        if place.any():
-            found = _ranks(_numbers(found, place))
-    return found
+        ranks = _ranks(values[rows, v])
+        if ranks.any():
+            codes = _ranks(_numbers(codes, ranks))
+    return codes
 
 
 def _numbers(first: Integers, second: Integers) -> Integers:
@@ -176,9 +176,9 @@ def _ranks(values: npt.NDArray[Any]) -> Integers:
     """Return (N,) the places of values (N,) among the distinct ones."""
     if values.nbytes < ASIDE:  # faster, but takes seven times the memory of the values
         return np.asarray(np.unique(values, return_inverse=True)[1])
-    known = made(len(values), values.dtype, lambda part: values[part])
-    known.sort()
-    first = np.ones(len(known), dtype=bool)
-    np.not_equal(known[1:], known[:-1], out=first[1:])
-    known = taken(known, np.flatnonzero(first))
-    return np.asarray(made(len(values), np.int64, lambda part: known.searchsorted(values[part])))
+    distinct = made(len(values), values.dtype, lambda part: values[part])
+    distinct.sort()
+    first = np.ones(len(distinct), dtype=bool)
+    np.not_equal(distinct[1:], distinct[:-1], out=first[1:])
+    distinct = taken(distinct, np.flatnonzero(first))
+    return np.asarray(made(len(values), np.int64, lambda part: distinct.searchsorted(values[part])))

@@ -64,9 +64,9 @@ def newcombe_lower_of_few(p: Array, n: Array | float, q: Array, m: Array | float
     against none would have an interval above 0, though it happens by chance in 6 % of the cases.   Reference: Tarone 1990
     (attainable levels).
     """
-    both = np.asarray(n + m, dtype=np.float64)
-    most = np.expm1((log_ndtr(-np.asarray(z)) - xlogy(n, n / both) - xlogy(m, m / both)) / both)
-    return np.asarray(np.minimum(newcombe_lower(p, n, q, m, z), most))
+    total = np.asarray(n + m, dtype=np.float64)
+    bound = np.expm1((log_ndtr(-np.asarray(z)) - xlogy(n, n / total) - xlogy(m, m / total)) / total)
+    return np.asarray(np.minimum(newcombe_lower(p, n, q, m, z), bound))
 
 
 def ratio(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:
@@ -78,9 +78,9 @@ def ratio(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | flo
     return _ratio(p, _wilson(p, n, z, -1), q, _wilson(q, m, z, 1), -1), _ratio(p, _wilson(p, n, z, 1), q, _wilson(q, m, z, -1), 1)
 
 
-def _ratio(p: Array, end: Array, q: Array, other: Array, sign: int) -> Array:
+def _ratio(p: Array, p_end: Array, q: Array, q_end: Array, sign: int) -> Array:
     """Return the lower (sign -1) or upper end (1) of the interval of p / q, from the ends of the intervals of p and q."""
-    a, b = end * (2 * p - end), other * (2 * q - other)
+    a, b = p_end * (2 * p - p_end), q_end * (2 * q - q_end)
     root = np.sqrt(np.maximum(np.square(p * q) - a * b, 0))
     if sign > 0:
         return np.asarray((p * q + root) / b)

@@ -53,9 +53,9 @@ class Settings(BaseModel):
     @classmethod
     def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, context: str | None = None) -> Self:
         """Return settings from `given`, with other defaults. Only `given` values count as given. Raises ValidationError."""
-        made = cls.model_validate({**(defaults or {}), **given}, context=context)
-        made.model_fields_set.intersection_update(given)
-        return made
+        settings = cls.model_validate({**(defaults or {}), **given}, context=context)
+        settings.model_fields_set.intersection_update(given)
+        return settings
 
     def check_options(self, inputs: Any, run: Run) -> None:
         """Raise ValueError for options that exclude each other; called for the command line alone, before anything is read."""
@@ -73,8 +73,8 @@ class Settings(BaseModel):
     def strays(self, *others: Settings) -> Iterator[tuple[str, tuple[tuple[str, Any], ...]]]:
         """Yield every given option that lacks all settings that it belongs to, with these settings."""
         for name, owners in self.belongs.items():
-            if any(name in one.model_fields_set for one in (self, *others)) and not any(
-                getattr(self, to) is not None if value is None else getattr(self, to) == value for to, value in owners
+            if any(name in group.model_fields_set for group in (self, *others)) and not any(
+                getattr(self, option) is not None if value is None else getattr(self, option) == value for option, value in owners
             ):
                 yield name, owners
 
@@ -83,7 +83,7 @@ def tuples(value: Any) -> Any:
     """Return the value with all lists in it replaced by tuples."""
     if isinstance(value, (list, tuple)):
         return tuple(map(tuples, value))
-    return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+    return {key: tuples(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
@@ -152,24 +152,24 @@ def assignments(texts: Sequence[str], *, expected: str, once: str = "give each f
     """Return name -> value of texts "name=value". expected, once: remedies for another form, and for a name given twice."""
     from verifair.schema.naming import assignment
 
-    out: dict[str, str] = {}
+    result: dict[str, str] = {}
     for text in texts:
         name, equals, value = assignment(text)
         if not (name and equals and value):
             raise ValueError(f"{text}: {expected}")
-        if name in out:
+        if name in result:
             raise ValueError(f"names {name!r} twice; {once}")
-        out[name] = value
-    return out
+        result[name] = value
+    return result
 
 
 def widths(texts: Sequence[str]) -> dict[str, int | str]:
     """Return feature -> whole number, or "any", of texts "feature=units"."""
     expected = "expected feature=units with a whole number, e.g. age=5, or feature=any of categories"
-    found = assignments(texts, expected=expected)
-    if wrong := next((f"{name}={width}" for name, width in found.items() if not (width.isdecimal() or width == "any")), None):
+    assigned = assignments(texts, expected=expected)
+    if wrong := next((f"{name}={width}" for name, width in assigned.items() if not (width.isdecimal() or width == "any")), None):
         raise ValueError(f"{wrong}: {expected}")
-    return {name: int(width) if width.isdecimal() else width for name, width in found.items()}
+    return {name: int(width) if width.isdecimal() else width for name, width in assigned.items()}
 
 
 def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
@@ -179,21 +179,21 @@ def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
 
 def parsed_box(texts: Sequence[str]) -> dict[str, Any]:
     """Return feature -> value or (low, high) of texts "feature=value" and "feature=low:high"."""
-    found = assignments(texts, expected="expected feature=value or feature=low:high, e.g. age=30:40")
-    return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in found.items()}
+    assigned = assignments(texts, expected="expected feature=value or feature=low:high, e.g. age=30:40")
+    return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in assigned.items()}
 
 
 def _ends(value: Any) -> Any:
     """Return feature -> value, or [low, high] as (low, high)."""
     if not isinstance(value, Mapping):
         raise ValueError('expected { feature = value } or { feature = [low, high] }, such as { age = [30, 40], sex = "Male" }')
-    out = {}
-    for name, one in value.items():
-        ends = list(one) if isinstance(one, (list, tuple)) else [one]
-        if not all(isinstance(end, (str, int, float)) for end in ends) or (isinstance(one, (list, tuple)) and len(ends) != 2):
-            raise ValueError(f"{name}: found {one!r}, expected a value, or [low, high]")
-        out[name] = tuple(ends) if isinstance(one, (list, tuple)) else one
-    return out
+    result = {}
+    for name, entry in value.items():
+        ends = list(entry) if isinstance(entry, (list, tuple)) else [entry]
+        if not all(isinstance(end, (str, int, float)) for end in ends) or (isinstance(entry, (list, tuple)) and len(ends) != 2):
+            raise ValueError(f"{name}: found {entry!r}, expected a value, or [low, high]")
+        result[name] = tuple(ends) if isinstance(entry, (list, tuple)) else entry
+    return result
 
 
 Protected = Annotated[tuple[str, ...], Option(type=list[str])]
@@ -216,13 +216,13 @@ def no_claims(arithmetic: Arithmetic, method: Method, solver: str | None) -> Non
 
 def _cuts(texts: Sequence[str]) -> dict[str, Any]:
     expected, once = "expected feature=number, or several numbers, e.g. --split age=25,60", "list all its cuts in one"
-    out = {}
-    for name, listed in assignments(texts, expected=expected, once=once).items():
+    result = {}
+    for name, numbers in assignments(texts, expected=expected, once=once).items():
         try:
-            out[name] = tuple(float(cut) for cut in listed.split(","))
+            result[name] = tuple(float(cut) for cut in numbers.split(","))
         except ValueError:
-            raise ValueError(f"{name}={listed}: {expected}") from None
-    return out
+            raise ValueError(f"{name}={numbers}: {expected}") from None
+    return result
 
 
 def _rising(cuts: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:

@@ -34,8 +34,8 @@ def claim(store: Path, work: Work) -> None:
     if work.resume and not store.is_file():
         raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
     if store.is_file() and not work.resume:
-        other = "folder with --out" if store.parent == work.folder else "file with --store"
-        raise QueryError(f"{store}: is there already; continue it with --resume, or name another {other}")
+        alternative = "folder with --out" if store.parent == work.folder else "file with --store"
+        raise QueryError(f"{store}: is there already; continue it with --resume, or name another {alternative}")
     remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
     work.held.enter_context(alone(store.with_name(f".{store.name}.lock"), f"{store}: another run is writing it; {remedy}"))
 
@@ -46,10 +46,10 @@ def claimed(name: str, work: Work) -> Path | None:
     Raises QueryError as `claim` does, if the folder holds an earlier run that this one would ignore, and for --resume without a
     store.
     """
-    own = None if work.folder is None else work.folder / name
-    store = work.store or own
-    if own is not None and own != store and own.exists():
-        raise QueryError(f"{own}: an earlier run stands there, and --store names another file; name another folder with --out")
+    default = None if work.folder is None else work.folder / name
+    store = work.store or default
+    if default is not None and default != store and default.exists():
+        raise QueryError(f"{default}: an earlier run stands there, and --store names another file; name another folder with --out")
     if work.resume and store is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     if store is not None:
@@ -105,21 +105,21 @@ class Parts:
         """The sentence on how to resume the command; "" if nothing is kept, and in an audit, which has its own sentence."""
         return f"what was computed is in {self.path}: go on with --resume" if self.own and self._store is not None else ""
 
-    def told(self, said: str) -> str:
+    def told(self, message: str) -> str:
         """Return the note about a run that ended early, with how to resume it."""
-        return "; ".join(filter(None, [said, self.again]))
+        return "; ".join(filter(None, [message, self.again]))
 
     def question(self, *determines: Any) -> str:
         """Return the hash of arrays and JSON values that determine some parts; "" if nothing is kept."""
         if self.path is None:
             return ""
         digest = hashlib.sha256(version("verifair").encode())
-        for one in determines:
-            if isinstance(one, np.ndarray):
-                digest.update(f"{one.dtype.str}{one.shape}".encode())
-                digest.update(np.ascontiguousarray(one).data)
+        for item in determines:
+            if isinstance(item, np.ndarray):
+                digest.update(f"{item.dtype.str}{item.shape}".encode())
+                digest.update(np.ascontiguousarray(item).data)
             else:
-                digest.update(json.dumps(one).encode())
+                digest.update(json.dumps(item).encode())
         return digest.hexdigest()
 
     def has(self, question: str, place: str) -> bool:
@@ -127,11 +127,11 @@ class Parts:
         if self.path is None:
             return False
         store = self._opened(self.path) if self._store is None else self._store
-        found = self.resume and f"{question} {place}" in store
-        if self.resume and self.own and not self._asked and not found and len(store):
+        is_stored = self.resume and f"{question} {place}" in store
+        if self.resume and self.own and not self._asked and not is_stored and len(store):
             raise DataError(f"{self.path}: holds another question; name another file with --store, or folder with --out")
         self._asked = True
-        return found
+        return is_stored
 
     def part(self, question: str, place: str, like: Sequence[npt.NDArray[Any]], compute: Callable[[], Arrays]) -> Arrays:
         """Return the arrays of a part; compute and store them if they are not stored.   like: arrays of their shapes and types.
@@ -143,15 +143,15 @@ class Parts:
         name = f"{question} {place}"
         if self.has(question, place):
             assert self._store is not None
-            content, at, found = self._store.get(name, sum(one.nbytes for one in like)), 0, []
-            for one in like:
-                found.append(np.frombuffer(content, dtype=one.dtype, count=one.size, offset=at).reshape(one.shape))
-                at += one.nbytes
-            return tuple(found)
-        made = tuple(np.asarray(values, dtype=one.dtype).reshape(one.shape) for values, one in zip(compute(), like, strict=True))
+            content, offset, stored = self._store.get(name, sum(a.nbytes for a in like)), 0, []
+            for a in like:
+                stored.append(np.frombuffer(content, dtype=a.dtype, count=a.size, offset=offset).reshape(a.shape))
+                offset += a.nbytes
+            return tuple(stored)
+        arrays = tuple(np.asarray(values, dtype=a.dtype).reshape(a.shape) for values, a in zip(compute(), like, strict=True))
         assert self._store is not None
-        self._store.add(name, b"".join(one.tobytes() for one in made))
-        return made
+        self._store.add(name, b"".join(a.tobytes() for a in arrays))
+        return arrays
 
     def _opened(self, path: Path) -> PartStore:
         self._store = self._files.enter_context(PartStore(path))

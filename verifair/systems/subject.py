@@ -53,8 +53,8 @@ class Subject:
     @property
     def table(self) -> Dataset | None:
         """The table as a dataset, also if it comes from a file."""
-        named = None if self.data is None else Dataset(name=self.words, frame=self.data.frame, schema=self.schema)
-        return self.dataset or named
+        built = None if self.data is None else Dataset(name=self.words, frame=self.data.frame, schema=self.schema)
+        return self.dataset or built
 
     @cached_property
     def judged(self) -> Model:
@@ -88,11 +88,11 @@ class Subject:
         """Return the raw rows (N, V), without holding the table; None without a table.   outside: as in `Schema.raw`."""
         if self.data is None:
             return None
-        found, start = np.empty((self.data.count, self.schema.domain.variables)), 0
+        rows, start = np.empty((self.data.count, self.schema.domain.variables)), 0
         for part in self.data.each(lambda frame: self.schema.raw(frame, outside=outside)):
-            found[start : start + len(part)] = part
+            rows[start : start + len(part)] = part
             start += len(part)
-        return found
+        return rows
 
     def some(self, rows: int | None, seed: int) -> tuple[Stream, str]:
         """Return `rows` rows of the table (None: all), drawn with the seed, in the table's order; and a description of them."""

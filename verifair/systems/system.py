@@ -78,8 +78,8 @@ class System:
 
     def optional(self, module: str, name: str) -> Callable[..., Any] | None:
         """Return the same, or None if there is no such module or name."""
-        found: Callable[..., Any] | None = part(self.package, module, name)
-        return found
+        function: Callable[..., Any] | None = part(self.package, module, name)
+        return function
 
 
 SYSTEMS: dict[str, str] = {
@@ -97,5 +97,5 @@ SYSTEMS: dict[str, str] = {
 
 def system(verb: str) -> System:
     """Return the system of a verb."""
-    found: System = import_module(f"{SYSTEMS[verb]}.settings").SYSTEM
-    return found
+    result: System = import_module(f"{SYSTEMS[verb]}.settings").SYSTEM
+    return result

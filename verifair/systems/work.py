@@ -99,24 +99,24 @@ class Work:
     def stopping(self, what: str, progress: Progress | None = None) -> Progress:
         """Return the callback of work that does not watch the time; it ends the work with OutOfTime."""
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             (progress or self.progress(what))(done, total)
             if done < total and self.up:
                 raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
 
-        return tell
+        return report
 
     @contextmanager
     def bars(self) -> Iterator[Tell]:
         """Yield the callback of work in several steps that watch the time themselves, each with a bar of its own."""
         with ExitStack() as stack:
-            shown: dict[str, Progress] = {}
+            bars: dict[str, Progress] = {}
 
             def tell(what: str, done: int, total: int) -> None:
-                if what not in shown:
+                if what not in bars:
                     stack.close()
-                    shown[what] = stack.enter_context(self.bar(what))
-                shown[what](done, total)
+                    bars[what] = stack.enter_context(self.bar(what))
+                bars[what](done, total)
 
             yield tell
 
@@ -125,37 +125,37 @@ class Work:
         if self.certificate is None or certificate is None:
             return None
         self.certificate.parent.mkdir(parents=True, exist_ok=True)
-        with whole(self.certificate) as half:
-            certificate.save(half)
+        with whole(self.certificate) as temporary:
+            certificate.save(temporary)
         return self.certificate
 
     def check_line(self, file: Path, *, partial: bool = False) -> str:
         """Return the command that checks a file of proofs.   partial: the file leaves part of its question open."""
         return f"{file} (verifair check {shlex.quote(str(file))} {self.options}{' --partial' * partial})"
 
-    def save_proof(self, certificate: States | None, why: str) -> tuple[Path | None, str | None]:
+    def save_proof(self, certificate: States | None, reason: str) -> tuple[Path | None, str | None]:
         """Write the proofs to the user's file; return the file and a line on how to check it, or on why there is none.
 
         A file that leaves some of its question open is accepted with --partial only, so the line says that.
         """
         file = self.save_certificate(certificate)
         if file is None or certificate is None:
-            return None, self.unsaved_line(why)
+            return None, self.unsaved_line(reason)
         return file, f"certificate: {self.check_line(file, partial=not certificate.extent.whole)}"
 
-    def unsaved_line(self, why: str) -> str | None:
+    def unsaved_line(self, reason: str) -> str | None:
         """Return the line that a certificate was asked for but there is none; None if nobody asked."""
         if self.certificate is None:
             return None
-        old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
-        return f"no certificate was written: {why}{old}"
+        note = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
+        return f"no certificate was written: {reason}{note}"
 
     def keep(self, name: str, certificate: Saves, proves: str, network: Model, schema: Schema) -> Evidence:
         """Save a certificate beside the page, and let the separate checker check its file."""
         assert self.folder is not None
         path = self.folder / name
-        with whole(path) as half:
-            certificate.save(half)
+        with whole(path) as temporary:
+            certificate.save(temporary)
         return self.checked(name, proves, network, schema)
 
     def checked(self, name: str, proves: str, network: Model, schema: Schema) -> Evidence:
@@ -164,17 +164,17 @@ class Work:
 
         assert self.folder is not None
         path, missing = self.folder / name, None
-        said: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
+        outcome: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
         try:
             report = check(path, network=network, schema=schema, progress=self.stopping(f"re-checking {name}"))
-            said = "rejected" if report.rejections else "accepted" if report.accepted else "accepted in part"
+            outcome = "rejected" if report.rejections else "accepted" if report.accepted else "accepted in part"
             missing = report.missing
         except OutOfTime:
-            said = "not re-checked"
+            outcome = "not re-checked"
         return Evidence(
             file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves, missing=missing,
             command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}{' --partial' * (missing is not None)}",
-            checked=said,
+            checked=outcome,
         )
 
 

@@ -36,9 +36,9 @@ def plain(value: Any) -> Any:
         case float():
             return float(value) if math.isfinite(value) else None
         case list() | tuple() | Records():
-            return [plain(one) for one in value]
+            return [plain(item) for item in value]
         case Mapping():
-            return {str(plain(key)): plain(one) for key, one in value.items()}
+            return {str(plain(key)): plain(item) for key, item in value.items()}
         case Enum():
             return value.value
         case pd.DataFrame():
@@ -72,7 +72,7 @@ def json_text(content: Any) -> str:
 def save_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all, piece by piece, as it may be as long as a table. Creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as half, half.open("w", encoding="ascii") as file:
+    with whole(path) as temporary, temporary.open("w", encoding="ascii") as file:
         file.writelines(_json(content))
 
 
@@ -83,40 +83,40 @@ def _json(content: Any) -> Iterator[str]:
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
     """Yield the JSON of a value in parts, so that no table becomes a single text.   line: start of each of its lines."""
-    if isinstance(value, Mapping) and any(isinstance(one, Mapping | list | Records) for one in value.values()):
-        for number, (key, one) in enumerate(value.items()):
-            yield f"{',' if number else '{'}{line} {json.dumps(str(plain(key)))}: "
-            yield from _pieces(one, f"{line} ")
+    if isinstance(value, Mapping) and any(isinstance(item, Mapping | list | Records) for item in value.values()):
+        for index, (key, item) in enumerate(value.items()):
+            yield f"{',' if index else '{'}{line} {json.dumps(str(plain(key)))}: "
+            yield from _pieces(item, f"{line} ")
         yield f"{line}}}"
     elif (isinstance(value, Records) and len(value.frame)) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
-        for number, one in enumerate(value):
-            yield f"{',' if number else '['}{line} "
-            yield from _pieces(one, f"{line} ") if isinstance(value, list) else (_text(plain(one), f"{line} "),)
+        for index, item in enumerate(value):
+            yield f"{',' if index else '['}{line} "
+            yield from _pieces(item, f"{line} ") if isinstance(value, list) else (_text(plain(item), f"{line} "),)
         yield f"{line}]"
     else:
         yield _text(plain(value), line)
 
 
-def _text(found: Any, line: str) -> str:
+def _text(value: Any, line: str) -> str:
     """Return the JSON of plain values. Most are rows without lists, which json writes faster without indentation."""
-    if isinstance(found, dict) and found and not any(isinstance(one, list | dict) for one in found.values()):
-        return f"{{{line} {json.dumps(found, separators=(f',{line} ', ': '), allow_nan=False)[1:-1]}{line}}}"
-    return json.dumps(found, indent=1, allow_nan=False).replace("\n", line)
+    if isinstance(value, dict) and value and not any(isinstance(item, list | dict) for item in value.values()):
+        return f"{{{line} {json.dumps(value, separators=(f',{line} ', ': '), allow_nan=False)[1:-1]}{line}}}"
+    return json.dumps(value, indent=1, allow_nan=False).replace("\n", line)
 
 
 def versions() -> dict[str, str]:
     """Return package -> version, of Python and of PACKAGES."""
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            result[name] = version(name)
+    return result
 
 
 def save_text(path: Path, text: str) -> None:
     """Write a text file whole. Lone surrogates, which file names may hold, are written as in JSON: \\udcff."""
-    with whole(path) as half:
-        half.write_text(text, encoding="utf-8", errors="backslashreplace")
+    with whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def file_name(words: str) -> str:

@@ -100,8 +100,8 @@ class SystemAnswer(Pictured, Answer):
     def to_frame(self) -> pd.DataFrame:
         """Return the first table that the system writes; if it writes none, one row for each field, abbreviated."""
         tables = part(_package(self), "tables", "tables")
-        found: dict[str, pd.DataFrame] = {} if tables is None else tables(self)
-        return next(iter(found.values())) if found else super().to_frame()
+        frames: dict[str, pd.DataFrame] = {} if tables is None else tables(self)
+        return next(iter(frames.values())) if frames else super().to_frame()
 
     def _repr_html_(self) -> str:
         from verifair.notebook.tables import headline, html
@@ -167,17 +167,17 @@ def _versions() -> dict[str, str]:
 def json_schema(name: str, title: str, made_of: Any) -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a type as it is written or, for files that are read, as it may be."""
     is_file = isinstance(made_of, TypeAdapter)
-    made = _plain(made_of.json_schema() if is_file else TypeAdapter(made_of).json_schema(mode="serialization"))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title, **made}
+    schema = _plain(made_of.json_schema() if is_file else TypeAdapter(made_of).json_schema(mode="serialization"))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title, **schema}
 
 
 def _plain(node: Any, *, named: bool = False) -> Any:
     """Return the schema without keywords that pydantic adds.   named: the keys of this object are names, not keywords."""
     if isinstance(node, list):
-        return [_plain(one) for one in node]
+        return [_plain(item) for item in node]
     if not isinstance(node, dict):
         return node
     if named:
         return {name: _plain(value) for name, value in node.items()}
-    kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator", "readOnly")}
-    return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in kept.items()}
+    keywords = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator", "readOnly")}
+    return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in keywords.items()}

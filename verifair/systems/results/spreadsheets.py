@@ -29,7 +29,7 @@ def cell(value: Any) -> Any:
 
 def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     """Write a CSV file whole, without the index, from parts with the same columns; no cell or name of a column is a formula."""
-    with whole(path) as half, half.open("w", encoding="utf-8", newline="") as file:
-        for number, part in enumerate(parts):
-            shown = part.apply(lambda column: column if is_numeric_dtype(column) else column.map(cell)).rename(columns=cell)
-            shown.to_csv(file, index=False, header=not number)
+    with whole(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        for index, part in enumerate(parts):
+            table = part.apply(lambda column: column if is_numeric_dtype(column) else column.map(cell)).rename(columns=cell)
+            table.to_csv(file, index=False, header=not index)

@@ -69,9 +69,9 @@ def units(delta: float) -> str:
     return f"{delta:g} unit{'' if delta == 1 else 's'}"
 
 
-def moves(schema: Schema, still: Sequence[str]) -> str:
+def moves(schema: Schema, fixed: Sequence[str]) -> str:
     """Return the move of one unit of delta in words: "duration by 1 month, credit-amount by 100 DM"."""
-    steps = zip(schema.features, schema.steps(still), strict=True)
+    steps = zip(schema.features, schema.steps(fixed), strict=True)
     return ", ".join(f"{name_words(f.name)} by {step:g}{_unit(f, step)}" for f, step in steps if step)
 
 
@@ -105,16 +105,16 @@ def sentence(
 ) -> str:  # fmt: skip
     """ 'A person (age 34 years, …), sex Male: decision "bad", probability of "good" 0.31. The same person, sex Female: …' """
     facts = [f"{name_words(name)} {value}" for name, value in shared.items()]
-    known = f" ({', '.join([*facts[:FACTS], *(['…'] if len(facts) > FACTS else [])])})" if facts else ""
+    person_words = f" ({', '.join([*facts[:FACTS], *(['…'] if len(facts) > FACTS else [])])})" if facts else ""
     before, after = (f"{p:.2f}" for p in shown)
     if before == after:
         before, after = (f"{p:.6g}" for p in shown)
     if not changes:
-        return f'{person}{known}: decision "{decisions[0]}", {schema.quantity} {before}.'
-    one, other = (listed([f"{name_words(name)} {ends[at]}" for name, ends in changes.items()]) for at in (0, 1))
-    again = "the same decision" if decisions[0] == decisions[1] else f'decision "{decisions[1]}"'
-    first = f'{person}{known}, {one}: decision "{decisions[0]}", {schema.quantity} {before}.'
-    return f"{first} The same person, {other}: {again}, {after}."
+        return f'{person}{person_words}: decision "{decisions[0]}", {schema.quantity} {before}.'
+    before_words, after_words = (listed([f"{name_words(name)} {ends[side]}" for name, ends in changes.items()]) for side in (0, 1))
+    decision = "the same decision" if decisions[0] == decisions[1] else f'decision "{decisions[1]}"'
+    first = f'{person}{person_words}, {before_words}: decision "{decisions[0]}", {schema.quantity} {before}.'
+    return f"{first} The same person, {after_words}: {decision}, {after}."
 
 
 def cell(value: float | None, form: str = ".3g") -> str:
@@ -141,9 +141,9 @@ def rounded(value: float, *, up: bool, digits: int = 5) -> str:
     than 1/10, is 0.1)."""
     if abs(value) == float("inf"):
         return "infinity"
-    way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
-    written = decimal.Decimal(str(float(value)))
-    return str(written.quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))
+    rounding = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    decimal_value = decimal.Decimal(str(float(value)))
+    return str(decimal_value.quantize(decimal.Decimal(1).scaleb(-digits), rounding=rounding, context=decimal.Context(prec=60)))
 
 
 def box_options(box: Mapping[str, Any]) -> str:
