@@ -19,7 +19,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.settings import Settings
 
 G = TypeVar("G", bound=Settings)
-HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
+NUMBER_KINDS = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 """Pandas' names of object columns that hold only numbers."""
 
 
@@ -129,7 +129,7 @@ def audited(values: Any, rows: int) -> Booleans:
 
 def check_no_hidden_numbers(column: pd.Series) -> None:
     """Raise DataError for numbers in a column of objects: they would be compared as words."""
-    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) in HIDDEN:
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) in NUMBER_KINDS:
         raise DataError(
             f"column {column.name!r}: holds numbers such as {column.iloc[0]!r} as objects, which count as words; convert it with "
             "pandas.to_numeric, or to text if words are meant"

@@ -162,5 +162,5 @@ class Parts:
             self.path.unlink(missing_ok=True)
 
 
-UNKEPT = Parts()
+NO_STORE = Parts()
 """The store of a run that keeps nothing."""

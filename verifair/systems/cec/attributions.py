@@ -83,7 +83,7 @@ def attributed(
         inputs = ((_inputs(reference, people, person[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in pending)
         results = starmap(of_cell, inputs) if attribution else in_order(Shared(value=of_cell), inputs, 1)  # a user's own runs here
         for pairs in parts:
-            explained = NOBODY
+            explained = NO_PAIRS
             if pairs[0] in pending:
                 explained = _inputs(reference, people, person[pairs], row[pairs])
                 explained = replace(explained, g=_checked(next(results), explained.x.shape))
@@ -107,7 +107,7 @@ class ExplainedPairs:
     g: Array = field(default_factory=lambda: np.empty(0))
 
 
-NOBODY = ExplainedPairs(x=np.empty((0, 0)), own=np.empty(0, np.int64), other=np.empty(0, np.int64))
+NO_PAIRS = ExplainedPairs(x=np.empty((0, 0)), own=np.empty(0, np.int64), other=np.empty(0, np.int64))
 
 
 def _inputs(reference: Reference, people: People, person: Integers, row: Integers) -> ExplainedPairs:

@@ -23,7 +23,7 @@ from verifair.systems.cec.explanations import length as norm
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
-from verifair.systems.stores import UNKEPT, Arrays, Parts
+from verifair.systems.stores import NO_STORE, Arrays, Parts
 
 Places = npt.NDArray[np.int16]
 """Type of feature and class numbers, which are small: a million pairs have six of them each."""
@@ -99,7 +99,7 @@ Chunk = tuple[Integers | slice, Explanations, Explanations]
 def audit(
     network: Model, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
-    parts: Parts = UNKEPT,
+    parts: Parts = NO_STORE,
 ) -> ComparedPairs:
     """Measure the explanation consistency of a network for these people against the reference.
 
@@ -118,7 +118,7 @@ def audit(
 def control(
     network: Model, reference: Reference, found: ComparedPairs, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
-    parts: Parts = UNKEPT,
+    parts: Parts = NO_STORE,
 ) -> ComparedPairs:
     """Compare each person of an audit with the nearest other person of their *own* group: the differences that groups do not
     explain.
@@ -143,7 +143,7 @@ def _measured(
     method = words_of(network, settings, attribution)
     matched = matches.matched
     person, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
-    parts = parts if attribution is None else UNKEPT  # a user's function cannot be the key of stored results
+    parts = parts if attribution is None else NO_STORE  # a user's function cannot be the key of stored results
     question = parts.question(
         "attributions", network.source_sha256, network.output, repr(network.decision), settings.steps, keep, *people.determines,
         *reference.determines, person, row,

@@ -49,14 +49,14 @@ from verifair.systems.cec.people import People
 
 AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""
-PAIRS = 32
+PAIRS_AT_ONCE = 32
 """Under way at once."""
 SECONDS_A_SLICE = 5e-9
 """Upper estimate for bounding a person's path, per slice and weight of the network: a pair starts only if this time is left."""
-FINE_SLICES, MOST_SLICES = 64, 1024
+FINE_SLICES, MAX_SLICES = 64, 1024
 """Paths are cut into `SLICES` at first; where boxes are cut, twice as many with every third cut; and of points, four times as many
 each time."""
-ROOM = 4.0
+ROUNDING_FACTOR = 4.0
 """So many times the checker's rounding errors fit into what is written: it must hold in any order of summation, on any machine."""
 NODES = 320
 """Boxes that one pair may be cut into, unless the budget says otherwise: some more than the bounds here need on their own."""
@@ -171,7 +171,7 @@ def certify_consistency(
     def batches() -> Iterator[Task]:
         start = 0
         while start < len(candidates) and deadline.left() > seconds_needed:
-            part = candidates[start : start + max(1, int(min(PAIRS, SHARE * deadline.left() / seconds_needed)))]
+            part = candidates[start : start + max(1, int(min(PAIRS_AT_ONCE, SHARE * deadline.left() / seconds_needed)))]
             start += len(part)
             regions = boxes(schema, raw[audit.individual[part]], delta), boxes(schema, other[audit.counterpart[part]], delta)
             yield delayed(_settled)(common, part, baseline[audit.individual[part]], regions, deadline)
@@ -267,7 +267,7 @@ def _decided(
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
-    queue = Open[Objects](PAIRS)
+    queue = Open[Objects](PAIRS_AT_ONCE)
 
     def step(batch: Objects) -> None:
         _refine(network, schema, batch.items.tolist(), threshold, max_boxes)
@@ -314,7 +314,7 @@ def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[Exp
         for batch in (group[start : start + step] for start in range(0, len(group), step)):
             box = domain.box(np.stack([part.lower for part in batch]), np.stack([part.upper for part in batch]))
             baseline = np.stack([part.baseline for part in batch])
-            bounds = explanation_bounds(network, positive_margin(network), baseline, *box, slices, room=ROOM)
+            bounds = explanation_bounds(network, positive_margin(network), baseline, *box, slices, room=ROUNDING_FACTOR)
             for part, part_bounds in zip(batch, bounds, strict=True):
                 part.replayed = part_bounds
     return [part.replayed for part in parts if part.replayed is not None]
@@ -359,7 +359,7 @@ def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[i
     for part in order:
         if id(part) not in cuts:
             cut = _halves(network, schema.domain, part)
-            if cut is None and part.slices < MOST_SLICES:
+            if cut is None and part.slices < MAX_SLICES:
                 cut = _Cut(lower=part.lower[None], upper=part.upper[None])
             if cut is None:
                 continue

@@ -11,7 +11,7 @@ from encoders.attributions.gradients import integrated_gradients
 from encoders.network import Array, Booleans, Model, Network
 from verifair.engine.questions import margin
 from verifair.errors import QueryError
-from verifair.systems.cec.settings import MOST_STEPS, THRESHOLD
+from verifair.systems.cec.settings import MAX_STEPS, THRESHOLD
 
 EPSILON = 1e-8
 """The paper's, in the norms: explanations much smaller than this shrink towards 0 instead of being scaled up."""
@@ -38,11 +38,11 @@ def explanations(network: Network, x: Array, baseline: Array, steps: int | None 
     """Return the integrated gradients IG(x; b) (B, n_0) of f for network inputs x and baselines (B, n_0).
 
     steps: None for the exact path integral (of smooth networks by quadrature), T for the paper's Riemann sum.
-    Raises QueryError for steps outside 1 .. MOST_STEPS, or more than two classes.
+    Raises QueryError for steps outside 1 .. MAX_STEPS, or more than two classes.
     Reference: CEC, "Integrated Gradients Background".
     """
-    if steps is not None and not 1 <= steps <= MOST_STEPS:
-        raise QueryError(f"steps = {steps}: expected 1 to {MOST_STEPS}, the paper's 32, or none for the exact integral")
+    if steps is not None and not 1 <= steps <= MAX_STEPS:
+        raise QueryError(f"steps = {steps}: expected 1 to {MAX_STEPS}, the paper's 32, or none for the exact integral")
     return integrated_gradients(network, positive_margin(network), x, baseline, steps, threads=threads)
 
 

@@ -29,11 +29,11 @@ PEOPLE = 1 << 18
 """Whose pairs are sorted at once."""
 ROUNDING = 1e-12
 """Scores that differ by less are equal."""
-FLAT = 0.01
+SMALL_VARIANCE = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
-ONE_SIDED = 0.95
+ONE_SIDED_SHARE = 0.95
 """Decisions of which more than this share are the same are hardly decisions."""
-GUESSING = 0.6
+AUC_OF_GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
 
 
@@ -267,11 +267,11 @@ class Triviality(Shape):
         """The reason, in words, that a low CEC says nothing about this model; None if there is none."""
         if self.silent > 0.01:
             return f"{100 * self.silent:.1f}% of the people have no attribution above 1e-6"
-        if self.variance < FLAT:
+        if self.variance < SMALL_VARIANCE:
             return f"its probability hardly varies (variance {self.variance:.2g})"
-        if max(self.positive, 1 - self.positive) > ONE_SIDED:
+        if max(self.positive, 1 - self.positive) > ONE_SIDED_SHARE:
             return f"it decides {100 * max(self.positive, 1 - self.positive):.1f}% of the people alike"
-        if self.auc < GUESSING:
+        if self.auc < AUC_OF_GUESSING:
             return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing"
         return None
 

@@ -20,9 +20,9 @@ from verifair.systems.cec.result import CecResult
 REGIMES = {"A": PROVED, "B": REFUTED, "C": "#92c5de", "D": "#f4a582"}
 GROUPS = len(COLORS) - 1
 """Groups in one picture, the largest ones; black is everybody's."""
-FILLED = 3
+MAX_FILLED = 3
 """Up to so many histograms are filled; more would hide each other."""
-BARS = 15
+MAX_BARS = 15
 """Features in one picture."""
 BINS = 25
 
@@ -55,7 +55,7 @@ def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: P
         for color, name, group_pairs in _of_groups(matched, groups):
             heights = 100 * np.histogram(group_pairs["score"], edges)[0] / len(group_pairs)
             axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(group_pairs):,} pairs)")
-            if len(groups) <= FILLED:
+            if len(groups) <= MAX_FILLED:
                 axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
             axis.axvline(group_pairs["score"].mean(), color=color, lw=1, ls=":")
         if "score within" in matched:
@@ -90,7 +90,7 @@ def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> N
 
 def contributions(table: pd.DataFrame, path: Path) -> None:
     """Draw each feature's part of the mean squared score, in percent. table: feature, share; the largest first."""
-    shown = table.head(BARS)
+    shown = table.head(MAX_BARS)
     with figure(path, (8, 1.4 + 0.28 * len(shown))) as fig:
         (axis,) = fig.axes
         bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color=REGIMES["B"])

@@ -53,9 +53,9 @@ from verifair.systems.results.result import (
 from verifair.systems.results.words import units
 
 EVERYBODY = "everybody"
-FEW = 10
+MIN_PAIRS = 10
 """Pairs below which a correlation says nothing."""
-REVIEWED = 20
+MIN_REVIEWED = 20
 """Pairs to review, at least."""
 
 
@@ -299,7 +299,7 @@ class CecResult(Result):
 
     @classmethod
     def of(
-        cls, measured: ComparedPairs, inner: ComparedPairs | None, asked: Audited, *, ties: Ties = "first", top: int = REVIEWED,
+        cls, measured: ComparedPairs, inner: ComparedPairs | None, asked: Audited, *, ties: Ties = "first", top: int = MIN_REVIEWED,
         seed: int = 0, **more: Any,
     ) -> CecResult:
         """Return the result of an audit.
@@ -315,7 +315,7 @@ class CecResult(Result):
         if asked.schema.outcome.of == "value":  # a value is not shown as a probability
             nan = np.full(len(measured.probability), np.nan)
             measured = replace(measured, probability=nan, probability_tilde=nan)
-        review, thresholds = _review(measured, asked, max(top, REVIEWED)), sensitivity(measured)
+        review, thresholds = _review(measured, asked, max(top, MIN_REVIEWED)), sensitivity(measured)
         decides = triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value")
         follows = _rank_correlation(measured.score, measured.matches.of(measured.matches.distance, measured.pair))
         pairs = _pairs(measured, inner, asked)  # last: the steps above need as much memory for a moment
@@ -501,7 +501,7 @@ def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
 
 
 def _rank_correlation(score: Array, distance: Array) -> float:
-    if len(score) < FEW or np.ptp(score) == 0 or np.ptp(distance) == 0:
+    if len(score) < MIN_PAIRS or np.ptp(score) == 0 or np.ptp(distance) == 0:
         return float("nan")
     return float(spearmanr(score, distance).statistic)
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from verifair.systems.settings import Grouped, Option, Positive, Units
 from verifair.systems.system import About, System
 
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 """More steps cost memory and time in vain: the exact integral is available."""
 Ties = Literal["first", "random"]
 """Choice among equally near people. first: the lowest row.   random: one drawn with the seed."""
@@ -21,9 +21,9 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
     if value == "exact":
         return "exact"
     typed = info.context and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
-    if (typed or type(value) is int) and 0 < int(value) <= MOST_STEPS:
+    if (typed or type(value) is int) and 0 < int(value) <= MAX_STEPS:
         return int(value)
-    raise ValueError(f"expected exact, or a number of steps in 1 .. {MOST_STEPS}, such as the paper's 32")
+    raise ValueError(f"expected exact, or a number of steps in 1 .. {MAX_STEPS}, such as the paper's 32")
 
 
 class CecSettings(Grouped):

@@ -18,11 +18,11 @@ from verifair.systems.results.words import drawn, firmly, of, percent
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
-SHOWN = 100
+MAX_SHOWN = 100
 """Pairs to review in the table."""
-PROOFS = 0.7
+PROOF_SHARE = 0.7
 """Share of the time left that goes to certified pairs, of all features together."""
-UNSAID: dict[str, Any] = {
+EXCLUDED: dict[str, Any] = {
     **dict.fromkeys(("query", "pairs", "trust", "model_sha256", "schema_sha256", "seconds", "seed", "versions"), True),
     "certified": {"people", "seconds", "certificate_file"},
 }
@@ -39,7 +39,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     answers: list[dict[str, Any]] = []
     for n, name in enumerate(names):
         split = {column: cuts for column, cuts in settings.split.items() if column == name}
-        share = replace(work, top=SHOWN, checks=1 - PROOFS / (len(names) - n))
+        share = replace(work, top=MAX_SHOWN, checks=1 - PROOF_SHARE / (len(names) - n))
         result = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
         statements += _measured(name, result)
         if result.certified is not None:
@@ -48,7 +48,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
             statements += proof_statements
         pictures += _pictures(n, name, result)
         tables += [_groups(name, result), _review(name, result)]
-        answers.append({"protected": name, **result.model_dump(exclude=UNSAID)})
+        answers.append({"protected": name, **result.model_dump(exclude=EXCLUDED)})
     asked = len(result.asked.people)
     description = f"all {everybody:,} people of the table"
     if asked < everybody:

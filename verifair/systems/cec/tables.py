@@ -19,20 +19,20 @@ from verifair.systems.results.spreadsheets import save_table
 from verifair.systems.results.words import cell, percent, units
 
 TITLE = "Explanation consistency: measured, not proved"
-SHORT: dict[Regime, str] = {
+SHORT_REGIMES: dict[Regime, str] = {
     "A": "same, same reasons", "B": "same, other reasons", "C": "flips, same reasons", "D": "flips, other reasons",
 }
 """The regimes in few words; `legend` says them in full."""
-WIDE = 2
+MAX_COLUMNS = 2
 """Up to so many groups stand side by side, beside everybody; more stand one below the other."""
-FEATURES = 8
+MAX_FEATURES = 8
 """Features on the screen; files hold all."""
-BETWEEN = 6
-"""Pairs of groups on the screen, of at least MANY pairs of people."""
-MANY = 30
-NAMED = 5
+MAX_GROUP_PAIRS = 6
+"""Pairs of groups on the screen, of at least MIN_PAIRS pairs of people."""
+MIN_PAIRS = 30
+MAX_NAMED = 5
 """People without a counterpart named on the screen."""
-FOLLOWS = 0.1
+MIN_CORRELATION = 0.1
 """A rank correlation from which scores are said to grow with the distance."""
 OTHER_THRESHOLDS = (0.25, 0.5, 0.75)
 REASON_WORDS = {
@@ -50,7 +50,7 @@ def show(result: CecResult, console: Console) -> None:
     console.print(_about(result), soft_wrap=True)
     console.print(overview(result))
     console.print(legend(), soft_wrap=True)
-    if len(result.groups) > WIDE + 1:
+    if len(result.groups) > MAX_COLUMNS + 1:
         console.print(between_grid(result))
     console.print(features_grid(result))
     if result.top:
@@ -130,7 +130,7 @@ def where(delta: float) -> str:
 
 def overview(found: CecResult) -> Grid:
     """Return the table of the answer: everybody and each group in a column, or, if there are many groups, in a line."""
-    if len(found.groups) > WIDE + 1:
+    if len(found.groups) > MAX_COLUMNS + 1:
         return _short(found.groups, found.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column("")
@@ -154,7 +154,7 @@ def overview(found: CecResult) -> Grid:
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
-    for letter, meaning in SHORT.items():
+    for letter, meaning in SHORT_REGIMES.items():
         grid.add_row(f"{letter} {meaning}", *(percent(group.regimes.get(letter)) for group in found.groups))
     return grid
 
@@ -177,7 +177,7 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
 def everybody_line(found: CecResult) -> str | None:
     """Return figures about everybody that the table with a line for each group lacks; None beside the other table."""
     everybody = found.everybody
-    if len(found.groups) <= WIDE + 1:
+    if len(found.groups) <= MAX_COLUMNS + 1:
         return None
     line = f"Nearest counterparts: median {cell(everybody.distance[0])}, 90 % up to {cell(everybody.distance[1])}, "
     line += f"largest {cell(everybody.distance[2])}; {percent(everybody.twins)} of the matched have one of equal merit. "
@@ -191,8 +191,8 @@ def legend() -> str:
 
 def between_grid(found: CecResult) -> Grid:
     """Return the table of pairs of groups with the highest mean score, for more than two groups."""
-    table = found.between_groups[found.between_groups["matched"] >= MANY].nlargest(BETWEEN, "CEC")
-    grid = Grid(title=f"Highest mean scores between two groups (of at least {MANY} pairs)", title_justify="left")
+    table = found.between_groups[found.between_groups["matched"] >= MIN_PAIRS].nlargest(MAX_GROUP_PAIRS, "CEC")
+    grid = Grid(title=f"Highest mean scores between two groups (of at least {MIN_PAIRS} pairs)", title_justify="left")
     for column in ("group", "counterparts in"):
         grid.add_column(column)
     for column in ("pairs", "CEC", "PFR", "A", "B"):
@@ -222,9 +222,9 @@ def features_grid(found: CecResult) -> Grid:
     grid.add_column("feature")
     grid.add_column("part", justify="right")
     grid.add_column("share", justify="right")
-    for line in found.features.head(FEATURES).to_dict(orient="records"):
+    for line in found.features.head(MAX_FEATURES).to_dict(orient="records"):
         grid.add_row(_name(line["feature"], found), cell(line["part"]), percent(line["share"]))
-    rest = found.features.iloc[FEATURES:]
+    rest = found.features.iloc[MAX_FEATURES:]
     if len(rest):
         grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), percent(float(rest["share"].sum())))
     return grid
@@ -262,10 +262,10 @@ def unmatched_lines(found: CecResult) -> list[str]:
     lines = [f"{len(table):,} pairs are unmatched: nobody of the other group with the same label is within tau."]
     lines += [
         f"  row {line['row']} ({line['group']}), label {line['label']}, in {line['other']}: {line['reason']}"
-        for line in table.head(NAMED).to_dict(orient="records")
+        for line in table.head(MAX_NAMED).to_dict(orient="records")
     ]
-    if len(table) > NAMED:
-        lines.append(f"  and {len(table) - NAMED:,} more (--out or --json holds all)")
+    if len(table) > MAX_NAMED:
+        lines.append(f"  and {len(table) - MAX_NAMED:,} more (--out or --json holds all)")
     return lines
 
 
@@ -284,7 +284,7 @@ def distance_line(found: CecResult) -> str | None:
     if found.score_follows_distance != found.score_follows_distance:
         return None
     line = f"Rank correlation of score and distance: {found.score_follows_distance:+.2f}"
-    if found.score_follows_distance < FOLLOWS:
+    if found.score_follows_distance < MIN_CORRELATION:
         return f"{line}, so nearer counterparts would not have more similar reasons."
     return f"{line}: scores are partly due to distance between the people, not to their treatment; --tau leaves out distant pairs."
 

@@ -19,13 +19,13 @@ from verifair.systems.cst.findings import Intervention, decision
 from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name
 
-GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
+GROUP_NAMES = {"control": "control", "ST": "ST test", "CST": "CST test"}
 TITLES = {
     "control": "Control group: the nearest of the complainant's own group",
     "ST test": "ST test group: the nearest of the other group to the complainant as they are",
     "CST test": "CST test group: the nearest of the other group to the counterfactual",
 }
-LISTED = 100
+MAX_LISTED = 100
 """Neighbours of one group in the text."""
 
 
@@ -146,7 +146,7 @@ class Case:
         names = [*self.tested.found.do, *self.attributes()]
         for group, title in TITLES.items():
             members = self.people[self.people["group"] == group]
-            listed = members.head(LISTED)
+            listed = members.head(MAX_LISTED)
             records = self.said.loc[listed.index].to_dict(orient="records")
             yield f"## {title} (k = {self.tested.smallest})"
             yield ""
@@ -161,8 +161,8 @@ class Case:
                 for line, record in zip(listed.to_dict(orient="records"), records, strict=True)
             ]
             yield from grid(columns, lines)
-            if len(members) > LISTED:
-                yield f"and {len(members) - LISTED:,} more, at a distance of {members['distance'].max():.4g} at most."
+            if len(members) > MAX_LISTED:
+                yield f"and {len(members) - MAX_LISTED:,} more, at a distance of {members['distance'].max():.4g} at most."
             yield ""
             if shared:
                 yield "Rows that are equally near share the last places: each counts the part that is given."
@@ -237,7 +237,7 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
 def _people(tested: Intervention, neighbours: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return everybody in the groups (group, row, distance, weight, negative), and their rows of the table in the same order."""
     tables, records = [], []
-    for key, group in GROUP.items():
+    for key, group in GROUP_NAMES.items():
         rows, distance, weight = neighbours[key]
         members = tested.frame.iloc[rows]
         columns = {"row": members.index, "distance": distance, "weight": weight, "negative": tested.negative[rows]}

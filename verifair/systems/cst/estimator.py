@@ -27,7 +27,7 @@ from verifair.systems.cst.groups import groups_under, in_words, least_group
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Method, Situations, Terms, situation_test, with_counterfactuals
 from verifair.systems.estimators import TableEstimator
-from verifair.systems.stores import UNKEPT, Parts
+from verifair.systems.stores import NO_STORE, Parts
 
 Z_OF_PAPER = 1.645
 """One-sided 95 %, rounded to three decimals as in the authors' code."""
@@ -121,7 +121,7 @@ class SituationTesting(TableEstimator):
         with Parts.kept(store, resume=resume) as parts:
             return {in_words(do): self.test_one(do, progress=progress, parts=parts) for do in self.interventions()}
 
-    def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None, parts: Parts = UNKEPT) -> Situations:
+    def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None, parts: Parts = NO_STORE) -> Situations:
         """Test one intervention, as `test` does."""
         tilde, decisions = self.counterfactual(do)
         do = self.causal_model_.check(self.frame_, do)
@@ -129,7 +129,7 @@ class SituationTesting(TableEstimator):
 
     def compared(
         self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
-        progress: Progress | None = None, parts: Parts = UNKEPT,
+        progress: Progress | None = None, parts: Parts = NO_STORE,
     ) -> Situations:
         """Run the test with these settings on a table `frame` with counterfactuals `tilde`; decisions are those of `fit`."""
         paper = self.preset == "paper"
@@ -188,7 +188,7 @@ class SituationTesting(TableEstimator):
 
 def chance(
     test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Progress | None = None,
-    parts: Parts = UNKEPT,
+    parts: Parts = NO_STORE,
 ) -> pd.DataFrame:
     """Return mean counts of ST and CST w/o over `deals` shuffles, a line for each method and k, columns as in `Situations.counts`.
 
@@ -219,7 +219,7 @@ def chance(
     return pd.concat(counts).groupby(["method", "k"], sort=False, as_index=False).mean()
 
 
-def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = UNKEPT) -> Iterator[dict[Method, Booleans]]:
+def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = NO_STORE) -> Iterator[dict[Method, Booleans]]:
     """Yield, for each draw of the noise of categories, method -> (C,) True where a complainant is a case at the smallest k.
 
     test: fitted.   found: its result for one intervention, which is the first draw; the others use the next seeds.

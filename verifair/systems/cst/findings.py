@@ -24,7 +24,7 @@ from verifair.systems.cst.testing import Method, Situations
 from verifair.systems.proportions import critical, wilson
 from verifair.systems.results.result import Count, RowName, RowsOf, Seed, Shape, Share
 from verifair.systems.results.words import percent
-from verifair.systems.stores import UNKEPT, Parts
+from verifair.systems.stores import NO_STORE, Parts
 
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""
@@ -174,7 +174,7 @@ class Intervention(Shape):
 
     @classmethod
     def of(
-        cls, model: SituationTesting, do: Mapping[str, Any], progress: Progress | None = None, parts: Parts = UNKEPT
+        cls, model: SituationTesting, do: Mapping[str, Any], progress: Progress | None = None, parts: Parts = NO_STORE
     ) -> Intervention:
         """Test one intervention with a fitted model. progress(done, total) counts searches.   parts: of these."""
         tilde, decisions = model.counterfactual(do)

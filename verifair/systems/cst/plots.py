@@ -23,27 +23,27 @@ from verifair.systems.cst.case import Case
 from verifair.systems.cst.causal.graph_plot import causal_graph
 from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.findings import Intervention
-from verifair.systems.cst.result import FARTHEST, ClaimRobustness, CstResult
+from verifair.systems.cst.result import MAX_ERRORS, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.results.files import file_name
 
-FACTUAL, COUNTERFACTUAL, BETWEEN = "#0072B2", "#E69F00", "#8C8C8C"
-GROUPS = {"control": FACTUAL, "ST test": BETWEEN, "CST test": COUNTERFACTUAL}
-METHODS = {"ST": BETWEEN, "CST w/o": COUNTERFACTUAL, "CST": "#B35900", "CF": "#009E73"}
+FACTUAL, COUNTERFACTUAL, GREY = "#0072B2", "#E69F00", "#8C8C8C"
+GROUPS = {"control": FACTUAL, "ST test": GREY, "CST test": COUNTERFACTUAL}
+METHODS = {"ST": GREY, "CST w/o": COUNTERFACTUAL, "CST": "#B35900", "CF": "#009E73"}
 BINS = 40
 CATEGORIES = 8
 """Most categories of an attribute in one picture; the rest are drawn together."""
-FEW = 60
+MAX_INTERVALS = 60
 """Intervals that are drawn one by one; more become a band."""
-REST = "others"
-DRAWN = 12
+OTHERS = "others"
+MAX_FIGURES = 12
 """Attributes with a figure of their own."""
-CASES = 8
+MAX_CASES = 8
 """Complainants in one picture of groups."""
-PANELS = 5
+MAX_PANELS = 5
 """Attributes in the picture of one complainant."""
-ACROSS = 3
-EVENLY = (np.sqrt(5) / 2 - 0.5, np.sqrt(2) - 1)
+MAX_COLUMNS = 3
+EVEN_STEPS = (np.sqrt(5) / 2 - 0.5, np.sqrt(2) - 1)
 """Multiples modulo 1 fill an interval evenly, so that dots lie beside each other without a draw."""
 DARK = "#333333"
 TWO_SCALES = "\nthe CST test group is found with counterfactuals\nscaled by their own table, the other groups by the people's"
@@ -62,11 +62,11 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
         out[f"{folder}intervals.png"] = partial(intervals, test)
         population = f"{test.complainants:,} complainants, do({test.name})"
         scales = TWO_SCALES if model.preset == "paper" else ""
-        for name in [name for name in test.attributes if name in test.moved][:DRAWN]:
+        for name in [name for name in test.attributes if name in test.moved][:MAX_FIGURES]:
             stem = file_name(name)
             out[f"{folder}figure2-left-{stem}.png"] = partial(distribution, name, test.before(name), test.tilde[name], population)
             if cases:
-                out[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_around(cases[:CASES], name), scales)
+                out[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_around(cases[:MAX_CASES], name), scales)
         for robust in (robust for robust in result.sensitivity if robust.name == test.name):
             out[f"{folder}sensitivity.png"] = partial(overturned, robust)
         for case in cases:
@@ -254,7 +254,7 @@ def intervals(test: Intervention, path: Path) -> None:
 
 def _intervals(axis: Any, lines: pd.DataFrame, color: str) -> None:
     positions = np.arange(len(lines))
-    if len(lines) > FEW:
+    if len(lines) > MAX_INTERVALS:
         axis.fill_between(positions, lines["low"], lines["high"], step="mid", color=color, alpha=0.35, lw=0)
         axis.step(positions, lines["delta"], where="mid", color=color, lw=1.8)
     elif len(lines):
@@ -267,12 +267,12 @@ def _intervals(axis: Any, lines: pd.DataFrame, color: str) -> None:
 def _categories(values: pd.Series) -> list[str]:
     """Return the most frequent categories; the others are joined into one if there are more."""
     order = [str(word) for word in values.astype(str).value_counts().index]
-    return order if len(order) <= CATEGORIES else [*order[: CATEGORIES - 1], REST]
+    return order if len(order) <= CATEGORIES else [*order[: CATEGORIES - 1], OTHERS]
 
 
 def _grouped(values: pd.Series, order: Sequence[str]) -> pd.Series:
     words = values.astype(str)
-    return words.where(words.isin(order), REST)
+    return words.where(words.isin(order), OTHERS)
 
 
 def _legend_below(fig: Any, handles: Sequence[Any], columns: int) -> None:
@@ -282,9 +282,9 @@ def _legend_below(fig: Any, handles: Sequence[Any], columns: int) -> None:
 
 def complainant(case: Case, path: Path) -> None:
     """Draw one complainant: delta p of every method and k with its interval, and who was compared, attribute by attribute."""
-    names = case.attributes()[:PANELS]
+    names = case.attributes()[:MAX_PANELS]
     panels = 1 + len(names)
-    columns = 2 if panels == 4 else min(panels, ACROSS)
+    columns = 2 if panels == 4 else min(panels, MAX_COLUMNS)
     rows = -(-panels // columns)
     with figure(path, (4.3 * columns, 3.6 * rows + 0.8), rows, columns) as fig:
         first, *rest = fig.axes
@@ -330,7 +330,7 @@ def _attribute(axis: Any, people: pd.DataFrame, values: pd.Series, own: pd.Serie
             box = axis.boxplot(heights, positions=[position], widths=0.66, whis=(0, 100), manage_ticks=False, showfliers=False)
             for line in (line for kind in ("boxes", "whiskers", "caps", "medians") for line in box[kind]):
                 line.set_color(GROUPS[group])
-        x = position + 0.5 * (np.arange(len(members)) * EVENLY[0] % 1 - 0.5)
+        x = position + 0.5 * (np.arange(len(members)) * EVEN_STEPS[0] % 1 - 0.5)
         axis.scatter(x, heights, s=14, c=np.where(members["negative"], DARK, "white"), edgecolors=DARK, linewidths=0.8, zorder=3)
     own_heights = _height(own, levels)
     axis.scatter([0], own_heights[:1], s=60, marker="D", c=FACTUAL, edgecolors="black", zorder=5)
@@ -350,7 +350,7 @@ def _height(values: pd.Series, levels: list[str] | None, jitter: float = 0.0) ->
     if levels is None:
         return np.asarray(values, dtype=float)
     positions = np.array([levels.index(word) for word in values.astype(str)], dtype=float)
-    return np.asarray(positions + 2 * jitter * (np.arange(len(positions)) * EVENLY[1] % 1 - 0.5))
+    return np.asarray(positions + 2 * jitter * (np.arange(len(positions)) * EVEN_STEPS[1] % 1 - 0.5))
 
 
 def _case_legend(fig: Any) -> None:
@@ -372,7 +372,7 @@ def overturned(robust: ClaimRobustness, path: Path) -> None:
     safe."""
     with figure(path, (7.5, 4.2)) as fig:
         axis = fig.axes[0]
-        t = np.linspace(0, FARTHEST, 251)
+        t = np.linspace(0, MAX_ERRORS, 251)
         for claims in robust.claims:
             finding = claims.found
             safe, flip = np.sort(finding.safe[finding.claims]), np.sort(finding.flip[finding.claims])
@@ -385,7 +385,7 @@ def overturned(robust: ClaimRobustness, path: Path) -> None:
             axis.fill_between(t, lower, upper, color=color, alpha=0.13 if style == "-" else 0.07, lw=0)
         for level in LEVELS:
             axis.axvline(level, color="#AAAAAA", lw=0.8, ls=":")
-        axis.set_xlim(0, FARTHEST)
+        axis.set_xlim(0, MAX_ERRORS)
         axis.set_ylim(0, 100)
         axis.set_xlabel("error of each coefficient, up to this many standard errors (dotted: 1, 1.645, 1.96)")
         axis.set_ylabel("% of the claims overturned")

@@ -29,7 +29,7 @@ from verifair.systems.results.result import Count, MeasuredTrust, Result, RowNam
 from verifair.systems.results.words import listed
 
 Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
-FARTHEST = 5.0
+MAX_ERRORS = 5.0
 """Standard errors up to which flips are sought, and drawn."""
 CLAIM_NAMES = {"positive": "cases", "significant": "significant"}
 
@@ -160,7 +160,7 @@ class ClaimRobustness(Shape):
         queries += [] if test.found.terms.correction else [(test.ranking, "significant")]
         queries += [("CF", "positive")] if isinstance(counterfactually(model.decider), LinearRule) else []
         results = [
-            sensitivity(model, test.found.do, method=method, verdict=verdict, found=test.found, most=FARTHEST, progress=progress)
+            sensitivity(model, test.found.do, method=method, verdict=verdict, found=test.found, most=MAX_ERRORS, progress=progress)
             for method, verdict in queries
         ]
         return cls(claims=[RobustClaims.of(result, test.frame.index) for result in results])

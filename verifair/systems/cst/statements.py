@@ -21,7 +21,7 @@ from verifair.systems.results.words import firmly, of, percent
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
-SHOWN = 100
+MAX_SHOWN = 100
 """People to review in the table."""
 TITLE = "analyses.cst"
 """Title of the section in an audit file."""
@@ -166,7 +166,7 @@ def _counts(test: Intervention) -> DataTable:
 
 
 def _review(test: Intervention) -> DataTable:
-    table = test.review(SHOWN).drop(columns=["place", "method", "p value"])
+    table = test.review(MAX_SHOWN).drop(columns=["place", "method", "p value"])
     return DataTable(
         title=f"People to review, with {test.name}", rows=table,
         note=f"The first {len(table)} with a case, significant ones first; rows are counted from 0. control, test: share refused "

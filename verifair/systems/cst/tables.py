@@ -23,18 +23,18 @@ from verifair.systems.results.words import percent
 
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
-MEANING = {
+MEANINGS = {
     "CST w/o": "the k nearest to the complainant in the own group against the k nearest to the counterfactual in the other group",
     "ST": "situation testing: both sets are nearest to the complainant",
     "CST": "as CST w/o, but complainant and counterfactual are counted in their sets",
     "CF": "the complainant is refused, the counterfactual is not",
 }
-BETTER = "the complainant is not refused, the counterfactual is"
+CF_POSITIVE = "the complainant is not refused, the counterfactual is"
 """CF where cases are people who are treated better."""
-SHORT = {"negative": "neg.", "positive": "pos."}
-LONG = 150
+SHORT_DECISIONS = {"negative": "neg.", "positive": "pos."}
+MAX_LETTERS = 150
 """Letters of an equation on the screen."""
-MOVED = 8
+MAX_ATTRIBUTES = 8
 """Attributes on the screen."""
 PROVED = {
     FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on coefficients or categories",
@@ -174,8 +174,8 @@ def heading(test: Intervention) -> str:
 
 
 def legend(test: Intervention) -> str:
-    better = {"CF": BETTER} if test.found.terms.direction == "positive" else {}
-    meanings = "; ".join(f"{method}: {words}" for method, words in (MEANING | better).items() if method in test.methods)
+    better = {"CF": CF_POSITIVE} if test.found.terms.direction == "positive" else {}
+    meanings = "; ".join(f"{method}: {words}" for method, words in (MEANINGS | better).items() if method in test.methods)
     return f"Cases: {test.found.terms.case}. {meanings}."
 
 
@@ -200,11 +200,11 @@ def changes_grid(test: Intervention) -> Grid | None:
     grid.add_column("attribute")
     grid.add_column("people", justify="right")
     grid.add_column("mean, or most frequent change")
-    for line in table.head(MOVED).to_dict(orient="records"):
+    for line in table.head(MAX_ATTRIBUTES).to_dict(orient="records"):
         words = line["moves"] or f"{line['before']:,.6g} -> {line['after']:,.6g}"
         grid.add_row(line["attribute"], f"{line['people']:,}", words)
-    if len(table) > MOVED:
-        grid.add_row(f"and {len(table) - MOVED} more", "", "")
+    if len(table) > MAX_ATTRIBUTES:
+        grid.add_row(f"and {len(table) - MAX_ATTRIBUTES} more", "", "")
     return grid
 
 
@@ -227,7 +227,7 @@ def nothing_line(test: Intervention) -> str | None:
 def equation_lines(model: CausalModel) -> list[str]:
     """Return the causal model: its roots, then an equation for each other node, long ones cut."""
     by_name = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
-    lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in by_name.values()]
+    lines = [line if len(line) <= MAX_LETTERS else f"{line[:MAX_LETTERS]}... (--out: equations.txt)" for line in by_name.values()]
     return [f"given: {', '.join(model.roots)}", *lines]
 
 
@@ -277,7 +277,7 @@ def review_grid(test: Intervention, top: int) -> Grid | None:
     for line in table.to_dict(orient="records"):
         tilde = line["decision counterfactual"]
         cells = [str(line["row"]), *((line["group"],) if groups else ())]
-        cells.append(line["decision"] if tilde == "-" else f"{SHORT[line['decision']]} -> {SHORT[tilde]}")
+        cells.append(line["decision"] if tilde == "-" else f"{SHORT_DECISIONS[line['decision']]} -> {SHORT_DECISIONS[tilde]}")
         cells += [f"{line['control']:.2f}", f"{line['test']:.2f}", f"{line['delta']:+.2f}{'*' if line['significant'] else ''}"]
         cells.append(ends(line["low"], line["high"]))
         if has_draws:

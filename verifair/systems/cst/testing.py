@@ -44,15 +44,15 @@ from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
 from verifair.systems.groups import blocks, identities
 from verifair.systems.proportions import critical, newcombe_lower_of_few
-from verifair.systems.stores import UNKEPT, Parts
+from verifair.systems.stores import NO_STORE, Parts
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 STEPS = 60
-"""Steps of bisection for a p-value: z to 1e-16 of Z_MOST."""
-Z_MOST = 38.0
+"""Steps of bisection for a p-value: z to 1e-16 of MAX_Z."""
+MAX_Z = 38.0
 """Beyond it the normal tail is 0 in floats."""
 ROUNDING = 1e-12
 """Differences of shares that are smaller are none."""
@@ -75,7 +75,7 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
     shares = np.column_stack(np.broadcast_arrays(p_c, n_c, p_t, n_t))
     identity = identities(shares)
     p_c, n_c, p_t, n_t = shares[np.unique(identity, return_index=True)[1]].T
-    low, high = np.zeros_like(p_c), np.full_like(p_c, Z_MOST)
+    low, high = np.zeros_like(p_c), np.full_like(p_c, MAX_Z)
     for _ in range(STEPS):
         z = (low + high) / 2
         above = lower_end(kind, p_c, n_c, p_t, n_t, z) > tau
@@ -109,8 +109,8 @@ class Terms:
         critical(self.level, self.sides)
         if self.z is not None:
             check_number("z", self.z)
-            if not 0 < self.z <= Z_MOST:
-                raise QueryError(f"z = {self.z:g}: expected a critical value above 0 and at most {Z_MOST:g}, such as 1.645")
+            if not 0 < self.z <= MAX_Z:
+                raise QueryError(f"z = {self.z:g}: expected a critical value above 0 and at most {MAX_Z:g}, such as 1.645")
         if self.direction not in DIRECTIONS:
             raise QueryError(f"direction {self.direction!r}: expected one of {', '.join(DIRECTIONS)}")
         if not -1 <= self.tau < 1:
@@ -340,7 +340,7 @@ def situation_test(
     frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
     counterfactual_decisions: Booleans | None = None, k: Sequence[int] = DEFAULTS.k, terms: Terms | None = None,
     distance: Distance = DEFAULTS.distance, own_scale: bool = False, ties: Ties = DEFAULTS.ties, categorical: Sequence[str] = (),
-    small: Small = DEFAULTS.small, threads: int = 2, progress: Progress | None = None, parts: Parts = UNKEPT,
+    small: Small = DEFAULTS.small, threads: int = 2, progress: Progress | None = None, parts: Parts = NO_STORE,
 ) -> Situations:
     """Test every protected row of a table.
 
@@ -412,7 +412,7 @@ def situation_test(
 
 def with_counterfactuals(
     found: Situations, frame: pd.DataFrame, counterfactual: pd.DataFrame, decisions: Booleans | None, *, k: int,
-    own_scale: bool, threads: int, parts: Parts = UNKEPT,
+    own_scale: bool, threads: int, parts: Parts = NO_STORE,
 ) -> Situations:
     """Return a test with other counterfactuals (C rows) of the same complainants, and decisions (C,) on them, for groups of k.
 

@@ -25,15 +25,15 @@ from verifair.systems.fgce.tables import words
 UNITS: dict[Cost, str] = {
     "l2": "L2 distance, each feature on [0, 1]", "path": "weight of the shortest path", "hops": "number of moves",
 }
-LINES = 6
+MAX_LINES = 6
 """Lines in one panel."""
-BARS = 15
+MAX_BARS = 15
 """Subgroups or features in one panel."""
-WIDE = 3
+MAX_LEGEND_COLUMNS = 3
 """Groups in one line of a legend above, at most."""
-LETTERS = 112
+MAX_LETTERS = 112
 """Letters across the width of the overview."""
-OFTEN = 0.5
+MIN_CHANGE_SHARE = 0.5
 """Features are shown that change in more than this share of at least one group (figure 7)."""
 
 
@@ -117,7 +117,7 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
 
 def components(groups: Sequence[GroupSummary], path: Path) -> None:
     """Draw factuals and candidates of each weak component, a panel for each group, the largest components first."""
-    counts = [n for group in groups for p in group.subgroups[:BARS] for n in (p.factuals, p.hopeless, p.candidates) if n]
+    counts = [n for group in groups for p in group.subgroups[:MAX_BARS] for n in (p.factuals, p.hopeless, p.candidates) if n]
     log = max(counts) > 30 * min(counts)
     with _panels(path, [group.name for group in groups]) as panels:
         for (_, axis), group in zip(panels, groups, strict=True):
@@ -130,7 +130,7 @@ def components(groups: Sequence[GroupSummary], path: Path) -> None:
 
 def _draw_components(axis: Any, group: GroupSummary) -> None:
     """Draw bars of one group's subgroups on an axis: factuals, people without a feasible counterfactual, and candidates."""
-    shown = group.subgroups[:BARS]
+    shown = group.subgroups[:MAX_BARS]
     kinds = [("factuals", [part.factuals for part in shown], "#0072B2"), ("candidates", [p.candidates for p in shown], "#E69F00")]
     if group.hopeless:
         kinds.insert(1, ("without feasible counterfactual", [part.hopeless for part in shown], "#000000"))
@@ -173,8 +173,8 @@ def plot(result: FgceResult, path: Path) -> None:
             axes[2].grid(alpha=0.3)
         handles, labels = axes[0].get_legend_handles_labels()
         if len(labels) > 1:
-            columns = max(LETTERS // (max(map(len, labels)) + 7), 1)  # 7: width of a handle and the space between columns
-            fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), WIDE, columns))
+            columns = max(MAX_LETTERS // (max(map(len, labels)) + 7), 1)  # 7: width of a handle and the space between columns
+            fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), MAX_LEGEND_COLUMNS, columns))
 
 
 def _draw_costs(axis: Any, groups: Sequence[GroupSummary], cost: Cost) -> None:
@@ -187,7 +187,7 @@ def _draw_costs(axis: Any, groups: Sequence[GroupSummary], cost: Cost) -> None:
         axis.plot([group.cost], [n], marker="|", ms=18, mew=2, color=_color(n))
         for value, offset, alignment in ((group.cost, (6, 0), {"va": "center"}), (group.mean.mean, (0, 6), {"ha": "center"})):
             axis.annotate(f"{value:.3g}", (value, n), xytext=offset, textcoords="offset points", fontsize=9, **alignment)
-    axis.set_yticks(range(len(groups)), ["\n".join(textwrap.wrap(group.name, LETTERS // 4)) for group in groups])
+    axis.set_yticks(range(len(groups)), ["\n".join(textwrap.wrap(group.name, MAX_LETTERS // 4)) for group in groups])
     axis.set_ylim(len(groups) - 0.4, -0.6)
     axis.set_xlim(0, 1.1 * max((group.cost for group in groups if group.mean is not None), default=1.0))
     axis.set_xlabel(f"cost ({UNITS[cost]})")
@@ -198,7 +198,7 @@ def _draw_costs(axis: Any, groups: Sequence[GroupSummary], cost: Cost) -> None:
 def _frequent_changes(shares: pd.DataFrame) -> list[str]:
     """Return features that change often in some group, the most frequent first; if none does, the five most frequent."""
     largest = shares.max().sort_values(ascending=False)
-    frequent = largest.index[largest > OFTEN][:BARS]
+    frequent = largest.index[largest > MIN_CHANGE_SHARE][:MAX_BARS]
     return list(frequent if len(frequent) else largest.index[:5])
 
 
@@ -207,9 +207,9 @@ def _lines(axis: Any, table: pd.DataFrame, curve_column: str, x: str, column: st
     import matplotlib
 
     values = np.sort(table[curve_column].unique())
-    if len(values) > LINES:
+    if len(values) > MAX_LINES:
         spaced = np.geomspace if curve_column == "k" else np.linspace
-        values = values[np.unique(np.rint(spaced(1, len(values), LINES)).astype(int) - 1)]
+        values = values[np.unique(np.rint(spaced(1, len(values), MAX_LINES)).astype(int) - 1)]
     colors = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, max(len(values), 1)))
     for value, color, mark in zip(values, colors, "os^Dv*", strict=False):
         lines = table[table[curve_column] == value].sort_values(x)

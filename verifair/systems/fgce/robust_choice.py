@@ -27,12 +27,12 @@ from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, needed
 from verifair.systems.fgce.optimum.cover import Coverage, within
 
-FIRST, LATER = 0.3, 0.8
+FIRST_SHARE, LATER_SHARE = 0.3, 0.8
 """Share of the time left that an optimum may take: the first one, and those after. Deciding its counterfactuals takes far less."""
 AHEAD_NODES = 64
 """Boxes for a candidate that is asked about ahead: what is hard waits until it is chosen."""
 
-NOTHING = Coverage(chosen=np.empty(0, dtype=np.int64), covered=0, bound=0, nodes=0)
+EMPTY_CHOICE = Coverage(chosen=np.empty(0, dtype=np.int64), covered=0, bound=0, nodes=0)
 """The empty choice, which covers nobody."""
 
 
@@ -153,9 +153,9 @@ class _RobustSearch:
         if reduced.size < self.count:
             raise self._too_few(reduced, out_of_time)
         self.rounds += 1
-        started, seconds = clock.now(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
+        started, seconds = clock.now(), max((FIRST_SHARE if self.rounds == 1 else LATER_SHARE) * self._left(), 1.0)
         try:
-            optimum = self._solved(reduced, seconds) if reduced.blocks else NOTHING
+            optimum = self._solved(reduced, seconds) if reduced.blocks else EMPTY_CHOICE
         except QueryError as error:
             note = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
             raise QueryError(f"with robust counterfactuals only{note}: {error}") from error

@@ -22,9 +22,9 @@ from verifair.systems.results.words import listed
 from verifair.systems.subject import Subject
 from verifair.systems.work import Tell, Work
 
-MEASURED = 0.5
+GROUPS_SHARE = 0.5
 """Share of the time that goes to the groups' counterfactuals where measures are to follow."""
-CERTIFIED = 0.1
+PROOFS_SHARE = 0.1
 """Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 INTERRUPTED = "this is what was done until then"
 UNTIMED = ("decisions", "graph", "density")
@@ -75,7 +75,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
 
 
 def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work) -> GroupCounterfactuals:
-    share = (MEASURED if settings.measures else 1.0) * (1 - CERTIFIED if settings.deltas else 1.0)
+    share = (GROUPS_SHARE if settings.measures else 1.0) * (1 - PROOFS_SHARE if settings.deltas else 1.0)
     parameters = set(GroupCounterfactuals._get_param_names()) & set(FgceSettings.model_fields)
     values: dict[str, Any] = {name: getattr(settings, name) for name in parameters}
     seconds = work.budget(share / rows.count).seconds
@@ -106,7 +106,7 @@ def _network_decisions(
     try:
         decided, proved = fitted.re_evaluated(), None
         if settings.deltas:
-            seconds = work.budget(CERTIFIED if settings.measures else 1.0).seconds
+            seconds = work.budget(PROOFS_SHARE if settings.measures else 1.0).seconds
             proved = fitted.certify(settings.deltas, seconds=seconds, progress=lambda done, total: tell("robust", done, total))
     except KeyboardInterrupt:
         return None, None

@@ -28,12 +28,12 @@ from verifair.systems.work import Work, called, standing
 
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """Fields of a result in the page's JSON, besides parts of the graph."""
-ONE: dict[Cost, str] = {
+COST_UNITS: dict[Cost, str] = {
     "l2": "a distance, where 1 is a change of one number over its whole range", "path": "length of the path",
     "hops": "number of moves",
 }
 """A cost's unit, in a few words."""
-FAR = (
+DISTANCE_NOTE = (
     "Another category is a distance of 1 where there are two and of 1.41 where there are more; the distance of several changes is "
     "the root of the sum of their squares. "
 )
@@ -91,7 +91,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
             f"A graph over {rows}: steps between people that only change what may change, in the allowed direction. For each "
             f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "
             f"is shortest. The choice is optimal where that is proved; costs ({UNITS[settings.cost]}) and comparisons "
-            f"are measured on these rows. {FAR if settings.cost == 'l2' else ''}{INTERVALS}."
+            f"are measured on these rows. {DISTANCE_NOTE if settings.cost == 'l2' else ''}{INTERVALS}."
         ),
         semantics=semantics(subject.network), statements=tuple(statements), pictures=tuple(pictures), tables=tuple(tables),
         evidence=tuple(evidence),
@@ -164,7 +164,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
             best = min(line.ranked, key=lambda group: line.values[group]).removeprefix(f"{name} = ")
             pair = " and ".join(phrases[group] for group in (worst, best))
             label = f'smallest change that gives refused people "{result.fitted.schema.outcomes[1]}", on average '
-            label += f"({ONE[result.fitted.cost]})"
+            label += f"({COST_UNITS[result.fitted.cost]})"
             label = "refused people for whom no chain of allowed changes was found" if share else label
             brief = f"{name}: {label}: {pair}; the difference is {line.chance.low:.2g} to {line.chance.high:.2g} (95 % interval)."
         elif len(line.ranked) < 2:
@@ -177,7 +177,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
 
 def _measure(name: str, result: FgceResult) -> str:
     """Return a measure in words, with its unit."""
-    unit = f"(cost: {ONE[result.fitted.cost]})"
+    unit = f"(cost: {COST_UNITS[result.fitted.cost]})"
     return {
         WITHOUT: "Refused people for whom no chain of allowed changes through the rows used leads to the favourable decision",
         LEAST: f"Smallest change that gives refused people the favourable decision, on average {unit}",

@@ -27,17 +27,17 @@ from verifair.systems.results.words import moves, percent
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """Costs in words."""
-ENDED = {"interrupted": "Ctrl-C", "time": "the time was up"}
-WIDE = 3
+STOP_WORDS = {"interrupted": "Ctrl-C", "time": "the time was up"}
+MAX_COLUMNS = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
-SHOWN = 6
+MAX_SUBGROUPS = 6
 """Subgroups of a group, and features of a counterfactual, on the screen; files hold all."""
-LINES = 12
+MAX_LINES = 12
 """Lines of an area's table on the screen."""
 ROWS = 20
 """Counterfactuals of a group on the screen."""
 METHODS = get_args(FeasibleShare.model_fields["method"].annotation)
-VERDICTS = 40
+MAX_VERDICTS = 40
 """Lines of proofs on the screen."""
 
 
@@ -173,7 +173,7 @@ def words(values: Mapping[str, Any]) -> str:
 
 def overview(groups: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
     """Return the answer in one table: a column for each group or, if there are many groups, a shorter line."""
-    if len(groups) > WIDE:
+    if len(groups) > MAX_COLUMNS:
         return _short(groups)
     frame = pd.DataFrame({
         group.name: {
@@ -225,16 +225,16 @@ def changes(advice: Advice, schema: Schema) -> str:
     """Return the features that at least half of the people served must change, with the new value, most frequent first."""
     frequent = [(name, share) for name, share in advice.changes.items() if share >= 0.5]
     units = {feature.name: f" {feature.unit_name}" if feature.unit_name else "" for feature in schema.features}
-    parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in frequent[:SHOWN]]
-    remaining = len(frequent) - SHOWN
+    parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in frequent[:MAX_SUBGROUPS]]
+    remaining = len(frequent) - MAX_SUBGROUPS
     return ", ".join(parts) + (f", and {remaining} more" if remaining > 0 else "") if parts else "nothing that half of them share"
 
 
 def subgroup_lines(group: GroupSummary) -> list[str]:
     """Return one line for each subgroup, largest first."""
-    shown = group.subgroups[:SHOWN]
+    shown = group.subgroups[:MAX_SUBGROUPS]
     lines = [f"{group.name}, subgroup {n}: {_subgroup(part)}" for n, part in enumerate(shown, start=1)]
-    rest = group.subgroups[SHOWN:]
+    rest = group.subgroups[MAX_SUBGROUPS:]
     if rest:
         people, hopeless = sum(part.factuals + part.hopeless for part in rest), sum(part.hopeless for part in rest)
         lines.append(f"{group.name}, {len(rest)} smaller subgroups: {people} to be explained, {hopeless} without a feasible one")
@@ -255,7 +255,7 @@ def _subgroup(part: Subgroup) -> str:
 def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     """Return a line for each measure: all values if they fit, else the worst and the best."""
     groups = list(lines[0].values)
-    is_wide = len(groups) <= WIDE
+    is_wide = len(groups) <= MAX_COLUMNS
     grid = Grid(title="Groups compared (a greater burden is worse)", title_justify="left")
     grid.add_column("measure", min_width=16)
     for name in groups if is_wide else ("values",):
@@ -303,10 +303,10 @@ def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
         grid.add_column(f"delta {delta:g}")
     grid.add_column(f"decided {outcomes[0]} already with")
     parts = list(table.groupby(["group", "row"], sort=False))
-    for (group, row), part in parts[:VERDICTS]:
+    for (group, row), part in parts[:MAX_VERDICTS]:
         grid.add_row(str(group), str(row), *map(_verdict, part.itertuples()), _refuted_by(part, values[(group, row)]))
-    if len(parts) > VERDICTS:
-        grid.add_row("", "", *[""] * len(deltas), f"{len(parts) - VERDICTS} more (--out or --json holds all)")
+    if len(parts) > MAX_VERDICTS:
+        grid.add_row("", "", *[""] * len(deltas), f"{len(parts) - MAX_VERDICTS} more (--out or --json holds all)")
     return grid
 
 
@@ -364,14 +364,14 @@ def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Cons
     ):
         if len(table):
             values = table[by].drop_duplicates().sort_values().to_numpy()
-            shown_values = values[np.unique(np.linspace(0, len(values) - 1, LINES).astype(int))]
+            shown_values = values[np.unique(np.linspace(0, len(values) - 1, MAX_LINES).astype(int))]
             note = f" ({len(shown_values)} of {len(values)}; --out or --json holds all)" if len(shown_values) < len(values) else ""
             console.print(curve_grid(title + note, table[table[by].isin(shown_values)], by, groups))
     if measured.points_not_proved_optimal:
         unproved = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
         console.print(f"{unproved}: scores are of the best known.")
     if measured.stopped:
-        console.print(f"The measures were not finished ({ENDED[measured.stopped]}): what was done by then is shown.")
+        console.print(f"The measures were not finished ({STOP_WORDS[measured.stopped]}): what was done by then is shown.")
 
 
 def curve_grid(title: str, table: pd.DataFrame, by: str, groups: Sequence[GroupSummary]) -> Grid:
@@ -406,7 +406,7 @@ def reach_grid(burden: Burden, groups: Sequence[GroupSummary]) -> Grid:
             continue
         grid.add_row(group.name, *_reach(burden.reach[group.name]))
         parts = burden.subgroups.get(group.name, {})
-        for n, part in enumerate(group.subgroups[:SHOWN] if len(group.subgroups) > 1 else [], start=1):
+        for n, part in enumerate(group.subgroups[:MAX_SUBGROUPS] if len(group.subgroups) > 1 else [], start=1):
             if part.component in parts:
                 grid.add_row(f"  subgroup {n}: {words(part.common)}".rstrip(": "), *_reach(parts[part.component]))
     return grid

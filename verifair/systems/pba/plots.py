@@ -13,11 +13,11 @@ from verifair.figures import COLORS, figure
 from verifair.systems.pba.evidence import classes_of
 from verifair.systems.pba.result import PbaResult
 
-LETTERS = 40
+MAX_LETTERS = 40
 """Names of groups with more letters than these stand aslant under an axis, lest they overlap."""
 GROUPS = 10
 """So many groups are drawn, those with the most rows."""
-BARS = 0.7
+BAR_SHARE = 0.7
 """Share of a group's space that its bars take."""
 
 
@@ -39,9 +39,9 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
         for axis, setting in zip(fig.axes, ("observed", "flipped"), strict=True):
             part, groups = _largest(lines[lines["setting"] == setting])
             share, undecided = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
-            positions, width = np.arange(len(share)), BARS / len(share.columns)
+            positions, width = np.arange(len(share)), BAR_SHARE / len(share.columns)
             for index, (outcome, heights) in enumerate(share.items()):
-                left = positions - BARS / 2 + index * width
+                left = positions - BAR_SHARE / 2 + index * width
                 bars = axis.bar(left, heights.fillna(0.0), width, align="edge", color=COLORS[index % len(COLORS)], label=outcome)
                 labels = ["no\nrows" if empty else f"{height:.0f}%" for empty, height in zip(heights.isna(), heights, strict=True)]
                 axis.bar_label(bars, labels, fontsize=8)
@@ -56,7 +56,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                         )
             note = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
             axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){note}")
-            if sum(len(str(group)) for group in share.index) > LETTERS:
+            if sum(len(str(group)) for group in share.index) > MAX_LETTERS:
                 for label in axis.get_xticklabels():
                     label.set(rotation=30, ha="right", rotation_mode="anchor")
             axis.set_ylim(0, 105)

@@ -135,7 +135,7 @@ class StoredVerdicts(Shape):
     verdicts: Count
 
 
-LISTED = 100_000
+MAX_LISTED = 100_000
 """Verdicts that the JSON lists; more are in the store alone."""
 
 

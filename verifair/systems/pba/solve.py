@@ -18,7 +18,7 @@ from verifair.interrupts import Interrupted
 from verifair.schema.schema import Schema
 from verifair.systems import subject
 from verifair.systems.pba.evidence import classes_of, in_words
-from verifair.systems.pba.result import LISTED, Asked, PbaResult, StatusCounts, StoredVerdicts
+from verifair.systems.pba.result import MAX_LISTED, Asked, PbaResult, StatusCounts, StoredVerdicts
 from verifair.systems.pba.rows import decide_rows
 from verifair.systems.pba.scores import group_gaps, group_rates, proved_shares
 from verifair.systems.pba.settings import PbaSettings
@@ -36,7 +36,7 @@ def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     return result if result.dataset is None else replace(result, data=Stream.of(result.dataset.test))
 
 
-SHOWN = 1e-4
+SECONDS_PER_ROW = 1e-4
 """Seconds of a row after its verdicts, until the tables stand: left for it where that is less than half of the time."""
 
 
@@ -66,7 +66,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     ]
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
-        raise DataError(NOBODY)
+        raise DataError(NO_ROWS)
     for exchange, sizes in zip(exchanges[: len(names)], people.groups, strict=False):
         _check_groups(exchange, sizes)
     if people.held:  # larger tables are counted after the first query, so that verdicts are stored from the first seconds
@@ -76,7 +76,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     for index, query in enumerate(queries):
         if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
             continue  # with several features there may be nobody to ask about
-        share = max(1 - SHOWN * people.rows / work.left, 0.5)
+        share = max(1 - SECONDS_PER_ROW * people.rows / work.left, 0.5)
         label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"
         try:
             with work.bar(label) as progress:
@@ -94,7 +94,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
     shares, classes = proved_shares([answer.verdicts for answer in asked], exchanges), classes_of(queries[0])
     rates, total = pd.concat(map(group_rates, people.counts.rates), ignore_index=True), sum(len(a.verdicts) for a in asked)
-    listed = None if total > LISTED else pd.concat([in_words(a.query, a.verdicts.frame()) for a in asked], ignore_index=True)
+    listed = None if total > MAX_LISTED else pd.concat([in_words(a.query, a.verdicts.frame()) for a in asked], ignore_index=True)
     stored = None if listed is not None or store is None else StoredVerdicts(
         file=str(store), runs=[answer.verdicts.run for answer in asked], verdicts=total
     )
@@ -116,7 +116,7 @@ def _warn(people: TableStream, work: Work) -> None:
         work.warn(people.counts.doubt)
 
 
-NOBODY = "the table has no rows left to ask about"
+NO_ROWS = "the table has no rows left to ask about"
 
 
 def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:

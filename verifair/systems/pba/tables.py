@@ -26,9 +26,9 @@ from verifair.systems.pba.result import PbaResult
 from verifair.systems.results.words import percent
 
 RATES = ("SP", "TPR", "FPR", "CFA")
-GROUPS = 5
+MAX_GROUPS = 5
 """So many groups of a feature have a column on the screen, those with the most people."""
-PAIRS, WORST = 20, 10
+MAX_PAIRS, WORST = 20, 10
 """Of more ordered pairs than the first, so many are on the screen as the second says."""
 
 
@@ -39,7 +39,7 @@ def show(result: PbaResult, console: Console) -> None:
     for name in result.rates["sensitive"].drop_duplicates():
         single = name in names
         console.print((screen_table if single else group_table)(name, result.rates, result.shares))
-        if single and (more := len(groups_of(name, result.rates)) - GROUPS) > 0:
+        if single and (more := len(groups_of(name, result.rates)) - MAX_GROUPS) > 0:
             count_words = counted(more, "smaller group is", "smaller groups are")
             console.print(f"{count_words} in rates.csv and shares.csv (--out FOLDER).", soft_wrap=True)
         if (without := without_pairs(name, result.rates)):
@@ -48,7 +48,7 @@ def show(result: PbaResult, console: Console) -> None:
             console.print(line, soft_wrap=True)
         if single and len(schema.values(name)) > 2:
             console.print(pair_table(name, result.shares))
-            if (pairs := len(pairs_of(name, result.shares))) > PAIRS:
+            if (pairs := len(pairs_of(name, result.shares))) > MAX_PAIRS:
                 pairs_shown = f"These are the {WORST} of {pairs:,} ordered pairs with the most people for whom PBA is proved"
                 console.print(f"{pairs_shown}; all are in shares.csv (--out FOLDER).", soft_wrap=True)
     if len(result.rates["sensitive"].drop_duplicates()) > len(result.protected):
@@ -135,7 +135,7 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
     proved ones."""
     people = groups_of(sensitive, rates)
     rates, shares = rates[rates["sensitive"] == sensitive], shares[shares["sensitive"] == sensitive]
-    groups = people.index[people.index.isin(people.nlargest(GROUPS).index)].tolist()
+    groups = people.index[people.index.isin(people.nlargest(MAX_GROUPS).index)].tolist()
     grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
     for column in ("metric", "setting", "delta"):
         grid.add_column(column)
@@ -220,7 +220,7 @@ def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
     and the reverse."""
     lines = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     pairs = pairs_of(sensitive, shares)
-    if len(pairs) > PAIRS:
+    if len(pairs) > MAX_PAIRS:
         worst = pairs.nlargest(WORST, keep="first").index
         lines = lines[pd.MultiIndex.from_frame(lines[["group", "to"]]).isin(worst)]
     grid = Grid(title=f"PBA by ordered pair of {sensitive}", title_justify="left")

@@ -27,11 +27,11 @@ from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
 from verifair.training.settings import Loop
 
-APART = 5
+FOLDS = 5
 """One of so many people of each label and group is set apart."""
-FIRST, MORE, LESS, MOST = 0.25, 1.25, 0.5, 20.0
+START, GROWTH, DECAY, MAX_STRENGTH = 0.25, 1.25, 0.5, 20.0
 """Strength of the explanations' terms: to begin with, its factor after an epoch with and without both floors, and the largest."""
-ASKED = 1_000
+MAX_SAMPLE = 1_000
 """People set apart whose explanations are compared after each epoch."""
 
 
@@ -59,15 +59,15 @@ def fit_above_floors(
 
 
 def set_apart(people: People, seed: int) -> Booleans:
-    """Return (N,) one in APART of the people of each label and group, drawn. Raises TrainingError where a label has nobody."""
+    """Return (N,) one in FOLDS of the people of each label and group, drawn. Raises TrainingError where a label has nobody."""
     is_apart: Booleans = np.zeros(len(people), dtype=bool)
     generator = np.random.default_rng(seed)
     for cell in np.unique(np.stack([people.labels, people.groups]), axis=1).T:
         rows = np.flatnonzero((people.labels == cell[0]) & (people.groups == cell[1]))
-        is_apart[generator.permutation(rows)[: len(rows) // APART]] = True
+        is_apart[generator.permutation(rows)[: len(rows) // FOLDS]] = True
     if len(np.unique(people.labels[is_apart])) < 2:
         raise TrainingError(
-            f"a floor under AUC is measured on one in {APART} of the people of each label and group, and these are too few of one "
+            f"a floor under AUC is measured on one in {FOLDS} of the people of each label and group, and these are too few of one "
             "label; pass more rows, or no auc_loss"
         )
     return is_apart
@@ -81,11 +81,11 @@ class FlooredObjective(CecObjective):
         held_out: People, plain: Weights,
     ) -> None:
         super().__init__(prediction, reference, matches, consistency, within)
-        self.strength, self.kept, self.least, self.seen = FIRST, plain, np.inf, 0
+        self.strength, self.kept, self.least, self.seen = START, plain, np.inf, 0
         self.asked_x, self.asked_labels = held_out.x.astype(np.float32), held_out.labels
         auc, variance = self._decided(plain)
         self.auc, self.variance = auc - (consistency.auc_loss or 0.0), variance * consistency.variance_share
-        sample = held_out.take(np.arange(len(held_out))[:: max(len(held_out) // ASKED, 1)])
+        sample = held_out.take(np.arange(len(held_out))[:: max(len(held_out) // MAX_SAMPLE, 1)])
         across, control = match(reference, sample, tau=consistency.tau), match_within(reference, sample, tau=consistency.tau)
         person, row = across.individual[across.matched], across.row[across.matched]
         self.few = tuple(map(torch.from_numpy, (
@@ -101,13 +101,13 @@ class FlooredObjective(CecObjective):
         weights = network.weights()
         auc, variance = self._decided(weights)
         if auc < self.auc or variance < self.variance:
-            self.strength *= LESS
+            self.strength *= DECAY
             return
         with torch.no_grad():
             score, excess = self.scores(network, *self.few)
         if (total := float(score) + abs(float(excess))) < self.least:
             self.least, self.kept = total, weights
-        self.strength = min(self.strength * MORE, MOST)
+        self.strength = min(self.strength * GROWTH, MAX_STRENGTH)
 
     def _decided(self, weights: Weights) -> tuple[float, float]:
         """Return AUC and variance of the probability on the people set apart."""

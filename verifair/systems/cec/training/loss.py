@@ -19,9 +19,9 @@ from verifair.systems.cec.training.settings import ConsistencyTerms
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 
-MOVING = 0.02
+SMOOTHING = 0.02
 """Share of the newest batch in the running mean of the excess: a batch of 64 alone says little."""
-NEAR = 0.005
+FULL_WEIGHT_EXCESS = 0.005
 """Excess from which on it is pulled to 0 with the whole weight."""
 
 
@@ -33,7 +33,7 @@ class CecObjective(Objective):
     With lambda_cec = 0 nothing is drawn or explained: the paper's ablation "prediction and equalized odds".
 
     within: neighbours in everybody's own group (`match_within`), for lambda_excess: its term is the excess of the batch times the
-    running mean of the excess (in units of NEAR, clipped to -1 .. 1), so that it is pulled to 0 from either side.
+    running mean of the excess (in units of FULL_WEIGHT_EXCESS, clipped to -1 .. 1), so that it is pulled to 0 from either side.
     strength: factor of both terms of explanations, which `floors` changes.
     """
 
@@ -81,8 +81,8 @@ class CecObjective(Objective):
         if not terms.lambda_excess:
             return terms.lambda_cec * self.score(network, chosen)
         score, excess = self.scores(network, self.x[chosen], self.cell[chosen], self.partner[chosen], self.neighbour[chosen])
-        self.excess += MOVING * (float(excess.detach()) - self.excess)
-        pull = max(-1.0, min(1.0, self.excess / NEAR))
+        self.excess += SMOOTHING * (float(excess.detach()) - self.excess)
+        pull = max(-1.0, min(1.0, self.excess / FULL_WEIGHT_EXCESS))
         return terms.lambda_cec * score + terms.lambda_excess * pull * excess
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:

@@ -20,19 +20,19 @@ from verifair.figures import figure
 SWEEPS = 12
 WIDTH, HEIGHT = 1.55, 0.56
 """A node, in inches; the picture's unit is an inch."""
-ACROSS, DOWN = 2.5, 0.92
+X_STEP, Y_STEP = 2.5, 0.92
 """From one layer, and from one place in it, to the next."""
-LETTERS = 15
+MAX_LETTERS = 15
 """Letters in a line of a node."""
-LARGEST = 12
+FONT_SIZE = 12
 """Points of type: pictures of many layers are shown at less than half of their size."""
 PROTECTED, MOVED, STILL, DECISION = "#E69F00", "#CDE4F2", "#F2F2F2", "#BFE3D3"
 
-PASSING = 0.3
+PASSING_ROOM = 0.3
 """Room of an edge that passes a layer, beside a node's 1."""
-READ = 4
+MAX_ARROWS = 4
 """Attributes that the decision reads by arrows."""
-READING = "#009E73"
+READ_COLOR = "#009E73"
 
 Place = tuple[float, float]
 
@@ -49,11 +49,11 @@ def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | No
     """Draw the graph.
 
     protected: nodes that are set.   decision: what the decision is called, None to leave it out.   decided_by: what it reads; of
-    more than READ attributes the frames are marked, instead of arrows to the decision.
+    more than MAX_ARROWS attributes the frames are marked, instead of arrows to the decision.
     Attributes without any edge are named below the graph.
     """
     inputs = [name for name in decided_by if name in graph and name != decision]
-    arrows = decision is not None and 0 < len(inputs) <= READ
+    arrows = decision is not None and 0 < len(inputs) <= MAX_ARROWS
     full = graph.copy()
     if arrows:
         full.add_node(decision)
@@ -111,7 +111,7 @@ def layout(graph: nx.DiGraph, last: Hashable | None) -> tuple[dict[Any, Place], 
             neighbours[point].append(next_point)
             neighbours[next_point].append(point)
     level = _levels(columns, neighbours)
-    places = {node: (ACROSS * depth, level[node] * DOWN) for depth, column in enumerate(columns) for node in column}
+    places = {node: (X_STEP * depth, level[node] * Y_STEP) for depth, column in enumerate(columns) for node in column}
     return {node: places[node] for node in graph}, {edge: [places[point] for point in route] for edge, route in routes.items()}
 
 
@@ -134,7 +134,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _room(node: Any) -> float:
-    return PASSING if isinstance(node, Passing) else 1.0
+    return PASSING_ROOM if isinstance(node, Passing) else 1.0
 
 
 def _spread(column: Sequence[Any], tallest: float) -> dict[Any, float]:
@@ -155,18 +155,18 @@ def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> Non
     axis.add_patch(
         FancyBboxPatch(
             (x - WIDTH / 2, y - HEIGHT / 2), WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", facecolor=color,
-            edgecolor=READING if marked else "#333333", lw=2.6 if marked else 1, zorder=3,
+            edgecolor=READ_COLOR if marked else "#333333", lw=2.6 if marked else 1, zorder=3,
         )
     )
-    lines = textwrap.wrap(_breakable(name), LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
+    lines = textwrap.wrap(_breakable(name), MAX_LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
     longest = max((len(line) for line in lines), default=1)
-    size = min(LARGEST, 0.95 * LARGEST * LETTERS / longest) if len(lines) < 3 else 0.75 * LARGEST
+    size = min(FONT_SIZE, 0.95 * FONT_SIZE * MAX_LETTERS / longest) if len(lines) < 3 else 0.75 * FONT_SIZE
     axis.text(x, y, "\n".join(line.strip() for line in lines), ha="center", va="center", fontsize=size, zorder=4)
 
 
 def _breakable(name: str) -> str:
     """Allow line breaks between the words of names such as AccountBalance and charge_degree; short names stay as they are."""
-    if len(name) <= LETTERS:
+    if len(name) <= MAX_LETTERS:
         return name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")
 
@@ -202,5 +202,5 @@ def _legend(fig: Any, protected: Sequence[str], decision: str | None, notes: Seq
     marks += [(DECISION, "the decision")] if decision is not None else []
     fig.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
-        loc="outside lower center", ncols=len(marks), fontsize=LARGEST, title="\n".join(notes) or None, title_fontsize=LARGEST,
+        loc="outside lower center", ncols=len(marks), fontsize=FONT_SIZE, title="\n".join(notes) or None, title_fontsize=FONT_SIZE,
     )

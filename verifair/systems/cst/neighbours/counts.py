@@ -29,14 +29,14 @@ from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.neighbours.search import Search
 from verifair.systems.cst.settings import Ties
 from verifair.systems.groups import blocks, identities
-from verifair.systems.stores import UNKEPT, Arrays, Parts
+from verifair.systems.stores import NO_STORE, Arrays, Parts
 
 TIES: tuple[Ties, ...] = get_args(Ties)
 CENTERS = 4096
 """Between two signs of progress."""
 CELLS = 200_000
 """Distances held at once: few, so that what is counted from them stays in the cache."""
-PIECE = 256
+TASK_CENTERS = 256
 """Centers of one task."""
 
 
@@ -88,7 +88,7 @@ class NeighbourPool:
 
     def nearest(self, centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
         """Return distances and points (B, width) around centers (B, E), the nearest first, by `threads` threads."""
-        parts = ((centers[start : start + PIECE], width) for start in range(0, len(centers), PIECE))
+        parts = ((centers[start : start + TASK_CENTERS], width) for start in range(0, len(centers), TASK_CENTERS))
         distance, point = zip(*in_order(self.search, parts, threads), strict=True)
         return np.concatenate(distance), np.concatenate(point)
 
@@ -155,7 +155,7 @@ class Near:
 
 def negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
-    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = UNKEPT,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = NO_STORE,
 ) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k (ascending).
 
@@ -170,7 +170,7 @@ def negatives(
 
 def control(
     pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers, *, ties: Ties = "share", threads: int = 2,
-    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = UNKEPT,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = NO_STORE,
 ) -> tuple[Array, Integers]:
     """(K, C) negative decisions in the complainants' control groups, themselves left out, and (K, C) the sizes of these groups.
 

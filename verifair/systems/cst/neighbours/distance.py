@@ -33,7 +33,7 @@ from verifair.systems.cst.settings import Distance
 from verifair.systems.groups import blocks
 
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
-MOST_WORDS = 1 << 14
+MAX_WORDS = 1 << 14
 """Most different words of one attribute."""
 
 
@@ -192,9 +192,9 @@ def _whitening(x: Array) -> Array:
 def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
     """Raise DataError for an attribute of words that are nearly all different, such as an identifier."""
     for attribute, categories in zip(words, levels, strict=True):
-        if len(categories) > MOST_WORDS:
+        if len(categories) > MAX_WORDS:
             raise DataError(
-                f"attribute {attribute!r}: holds {len(categories):,} different words in {rows:,} rows, at most {MOST_WORDS:,} make "
+                f"attribute {attribute!r}: holds {len(categories):,} different words in {rows:,} rows, at most {MAX_WORDS:,} make "
                 "people similar or not; leave it out, or merge rare words"
             )
 

@@ -20,7 +20,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.causal.categorical import CategoricalMechanism
 from verifair.systems.cst.causal.model import CausalModel
 
-LEAST = 1e-9
+MIN_PROBABILITY = 1e-9
 """A category of a smaller probability is left out: rounding makes such ones of none."""
 
 
@@ -62,7 +62,7 @@ class Alternatives:
             affected = np.flatnonzero(moved)
             factual = before.iloc[affected]
             probabilities = mechanism.transitions(factual[parents], factual[name], after.iloc[affected][parents])
-            index, category = np.nonzero(probabilities > LEAST)
+            index, category = np.nonzero(probabilities > MIN_PROBABILITY)
             source = np.concatenate([np.flatnonzero(~moved), affected[index]])
             weight = probability[source] * np.concatenate([np.ones((~moved).sum()), probabilities[index, category]])
             values = np.concatenate([before[name].to_numpy(dtype=object)[~moved], mechanism.classes.astype(object)[category]])

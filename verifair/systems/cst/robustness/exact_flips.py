@@ -14,11 +14,11 @@ from encoders.network import Array, Booleans
 from verifair.systems.cst.deciders import LinearRule
 from verifair.systems.cst.robustness.effects import Effects
 
-MOST = 1e6
+MAX_SIZE = 1e6
 """Standard errors; what does not flip below never does, as far as we say."""
 STEPS = 90
-"""Steps of bisection: from MOST to 1e-21."""
-HELD = 2_000_000
+"""Steps of bisection: from MAX_SIZE to 1e-21."""
+SCORES_AT_ONCE = 2_000_000
 """Scores held at once."""
 
 
@@ -64,7 +64,7 @@ def smallest_flips(
     """Return (C,) the smallest t at which some corner's score decides otherwise than `accepted` (C,), and (C, p) its coefficients.
 
     base: (C,) scores with all nodes as they are.   change: (C, p).   signs: (V, p) corners.
-    t is inf, and the coefficients NaN, if none does up to MOST. Exact up to the rounding of floats.
+    t is inf, and the coefficients NaN, if none does up to MAX_SIZE. Exact up to the rounding of floats.
     """
     smallest, theta = np.full(len(base), np.inf), np.full((len(base), len(effects)), np.nan)
     distinct, inverse = np.unique(change, axis=0, return_inverse=True)
@@ -72,7 +72,7 @@ def smallest_flips(
     for group, direction in enumerate(distinct):
         polynomial = scores(effects, rule, direction, signs)
         members = np.flatnonzero(inverse == group)
-        step = max(1, HELD // len(signs))
+        step = max(1, SCORES_AT_ONCE // len(signs))
         for start in range(0, len(members), step):
             subset = members[start : start + step]
             t, corner = _bisected(polynomial, rule, base[subset], accepted[subset])
@@ -83,7 +83,7 @@ def smallest_flips(
 
 
 def _bisected(polynomial: Array, rule: LinearRule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
-    low, high = np.zeros(len(base)), np.full(len(base), MOST)
+    low, high = np.zeros(len(base)), np.full(len(base), MAX_SIZE)
 
     def flipped(t: Array) -> tuple[Booleans, npt.NDArray[np.intp]]:
         power = t ** np.arange(polynomial.shape[1])[:, None]

@@ -18,7 +18,7 @@ LEVELS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 """Shares of the largest t that are tried on each ray, the smallest first."""
 STEPS = 14
 """Steps of bisection between two of them."""
-CORNERS = 32
+MAX_CORNERS = 32
 """Corners that are tried: all up to five coefficients, else random ones."""
 
 
@@ -39,14 +39,14 @@ def directions(effects: Effects) -> tuple[Array, Integers]:
     uncertain = np.flatnonzero(effects.errors > 0)
     single = np.zeros((2 * len(uncertain), len(effects)))
     single[np.arange(2 * len(uncertain)), np.repeat(uncertain, 2)] = np.tile([-1.0, 1.0], len(uncertain))
-    count = 1 << len(uncertain) if len(uncertain) < 30 else CORNERS + 1
+    count = 1 << len(uncertain) if len(uncertain) < 30 else MAX_CORNERS + 1
     if len(uncertain) < 2:
         corners = np.zeros((0, len(effects)))
-    elif count <= CORNERS:
+    elif count <= MAX_CORNERS:
         corners = effects.corners
     else:
-        corners = np.zeros((CORNERS, len(effects)))
-        corners[:, uncertain] = np.random.default_rng(0).choice([-1.0, 1.0], (CORNERS, len(uncertain)))
+        corners = np.zeros((MAX_CORNERS, len(effects)))
+        corners[:, uncertain] = np.random.default_rng(0).choice([-1.0, 1.0], (MAX_CORNERS, len(uncertain)))
     return np.vstack([single, corners]), np.concatenate([np.repeat(uncertain, 2), np.full(len(corners), -1)])
 
 

@@ -26,9 +26,9 @@ from verifair.systems.cst.robustness.alternatives import Alternatives
 from verifair.systems.cst.robustness.cells import Dependence, Part
 from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors, quantile
 
-CORNERS = 256
+MAX_CORNERS = 256
 """Corners of the coefficients' box that are tried for every row: all of them for up to eight coefficients."""
-DECIDED_AT_ONCE = 20_000
+ROWS_AT_ONCE = 20_000
 """Rows of network inputs held in memory."""
 
 
@@ -136,12 +136,12 @@ class NetworkRows:
         return tuple(self.beside[row].tolist())
 
     def corners(self, low: Array, high: Array) -> Array:
-        """(T, p) corners of a box of coefficients: all, or CORNERS random ones where there are more."""
+        """(T, p) corners of a box of coefficients: all, or MAX_CORNERS random ones where there are more."""
         uncertain = np.flatnonzero(high > low)
-        if 1 << len(uncertain) <= CORNERS:
+        if 1 << len(uncertain) <= MAX_CORNERS:
             is_high = (np.arange(1 << len(uncertain))[:, None] >> np.arange(len(uncertain)) & 1).astype(bool)
         else:
-            is_high = np.random.default_rng(0).random((CORNERS, len(uncertain))) < 0.5
+            is_high = np.random.default_rng(0).random((MAX_CORNERS, len(uncertain))) < 0.5
         theta = np.tile(low, (len(is_high), 1))
         theta[:, uncertain] = np.where(is_high, high[uncertain], low[uncertain])
         return theta
@@ -149,7 +149,7 @@ class NetworkRows:
     def decided(self, theta: Array) -> tuple[Integers, Booleans]:
         """(T, N) classes of all rows' counterfactuals for coefficients theta (T, p), and True where the schema allows the row."""
         classes, legal = np.empty((len(theta), len(self)), dtype=np.int64), np.empty((len(theta), len(self)), dtype=bool)
-        step = max(1, DECIDED_AT_ONCE // max(len(theta), 1))
+        step = max(1, ROWS_AT_ONCE // max(len(theta), 1))
         for start in range(0, len(self), step):
             part = slice(start, start + step)
             nodes = self.effects.counterfactuals(self.values[part], self.change[part], theta)
@@ -162,8 +162,8 @@ class NetworkRows:
     def decided_each(self, rows: Integers, theta: Array) -> tuple[Integers, Booleans]:
         """(R,) classes of the counterfactuals of single rows (R,) for coefficients of their own, theta (R, p)."""
         classes, legal = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=bool)
-        for start in range(0, len(rows), DECIDED_AT_ONCE):
-            part = slice(start, start + DECIDED_AT_ONCE)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
             k = rows[part]
             nodes = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
             raw = self._legal(self.to[k], nodes)

@@ -17,7 +17,7 @@ from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.testing import Claims, Method, Situations, Terms, claims_of
 
 Verdict = Literal["positive", "significant"]
-PAIRS = 20_000
+PAIRS_AT_ONCE = 20_000
 """Complainants with coefficients that are tested at once."""
 
 
@@ -84,7 +84,7 @@ class SensitivityProblem:
 
     def verdicts(self, subset: Integers, theta: Array) -> Booleans:
         """(R,) verdicts on complainants `subset` (R,) if the coefficients are theta (R, p)."""
-        parts = [slice(start, start + PAIRS) for start in range(0, len(subset), PAIRS)]
+        parts = [slice(start, start + PAIRS_AT_ONCE) for start in range(0, len(subset), PAIRS_AT_ONCE)]
         return np.concatenate([np.empty(0, dtype=bool), *(self._verdicts(subset[part], theta[part]) for part in parts)])
 
     def _verdicts(self, subset: Integers, theta: Array) -> Booleans:

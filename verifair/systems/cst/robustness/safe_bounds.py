@@ -31,15 +31,15 @@ from verifair.systems.cst.robustness.problem import SensitivityProblem
 
 STEPS = 40
 """Steps of bisection for t."""
-POINTS = 4
+POINTS_PER_K = 4
 """So many times k of the nearest points are looked at; what may be farther counts as unknown."""
-GOLDEN = 60
+GOLDEN_STEPS = 60
 """Steps towards the least lower limit of an interval."""
-SURROUNDINGS = 2048
+COMPLAINANTS_AT_ONCE = 2048
 """Most complainants, or parts, whose surroundings are held at once."""
-NARROW = 1e-9
+MIN_WIDTH = 1e-9
 """Parts are not halved below this width."""
-AT_ONCE = 4
+PARTS_AT_ONCE = 4
 """Parts of one complainant that are bounded together."""
 
 Part = tuple[float, int, Array, Array]
@@ -58,7 +58,7 @@ class Around:
 
     @classmethod
     def of(cls, pool: NeighbourPool, centers: Array, k: int) -> Around:
-        width = min(len(pool.points), max(POINTS * k, k + 100))
+        width = min(len(pool.points), max(POINTS_PER_K * k, k + 100))
         distance, point = pool.search.value(centers, width)
         return cls(
             distance=distance, counted=np.cumsum(pool.count[point], axis=1), bad=np.cumsum(pool.bad[point], axis=1),
@@ -84,8 +84,8 @@ class Around:
 def safe(problem: SensitivityProblem, max_size: float) -> Array:
     """(C,) sizes t, in standard errors, up to `max_size`, of coefficients' boxes within which no verdict flips."""
     sizes = np.zeros(len(problem))
-    for start in range(0, len(problem), SURROUNDINGS):
-        subset = np.arange(start, min(start + SURROUNDINGS, len(problem)))
+    for start in range(0, len(problem), COMPLAINANTS_AT_ONCE):
+        subset = np.arange(start, min(start + COMPLAINANTS_AT_ONCE, len(problem)))
         sizes[subset] = _largest(Bounds(problem, subset, np.tile(problem.effects.estimates, (len(subset), 1))), max_size)
     return sizes
 
@@ -175,7 +175,7 @@ class Bounds:
             return np.asarray((accepts(rule, end) != refused) & np.isfinite(end))
 
         certain = on_its_side(score + decrease, score + increase)
-        if t is not None and (effects.errors > 0).sum() <= CORNERED and not any(effects.logarithmic):
+        if t is not None and (effects.errors > 0).sum() <= MAX_CORNERED and not any(effects.logarithmic):
             margin = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
             factual_score = rule.score(problem.rows(self.subset, problem.values[self.subset]))
@@ -225,14 +225,14 @@ class Bounds:
         def limit(counter: Array) -> Array:
             return self.problem.claims(self.subset, counter, np.zeros(len(counter))).low
 
-        for _ in range(GOLDEN):
+        for _ in range(GOLDEN_STEPS):
             left, right = high - ratio * (high - low), low + ratio * (high - low)
             smaller = limit(left) < limit(right)
             low, high = np.where(smaller, low, left), np.where(smaller, right, high)
         return self.problem.judged(self.subset, (low + high) / 2, np.zeros(len(low)))
 
 
-CORNERED = 10
+MAX_CORNERED = 10
 """Uncertain coefficients up to which corners are used beside intervals."""
 
 
@@ -264,7 +264,7 @@ def refined(
         for k in np.flatnonzero(safe < upper).tolist()
     }
     sizes = np.minimum(np.maximum(safe, 0.0), upper)
-    rounds = -(-effort // AT_ONCE)
+    rounds = -(-effort // PARTS_AT_ONCE)
     for step in range(rounds):
         batch: list[tuple[int, Part]] = []
         for k, heap in heaps.items():
@@ -287,7 +287,7 @@ def refined(
 def _nearest(heap: list[Part], upper: float) -> list[Part]:
     """Take a few of the nearest parts from a heap, but none beyond `upper` and none too narrow to be halved."""
     parts: list[Part] = []
-    while heap and len(parts) < AT_ONCE and heap[0][0] < upper and (heap[0][3] - heap[0][2]).max() > NARROW:
+    while heap and len(parts) < PARTS_AT_ONCE and heap[0][0] < upper and (heap[0][3] - heap[0][2]).max() > MIN_WIDTH:
         parts.append(heapq.heappop(heap))
     return parts
 
@@ -297,8 +297,8 @@ def _held(problem: SensitivityProblem, batch: list[tuple[int, Part]]) -> Boolean
     subset = np.array([k for k, _ in batch], dtype=np.int64)
     low, high = (np.array([part[end] for _, part in batch]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))
     held = np.empty(len(subset), dtype=bool)
-    for start in range(0, len(subset), SURROUNDINGS):
-        part = slice(start, start + SURROUNDINGS)
+    for start in range(0, len(subset), COMPLAINANTS_AT_ONCE):
+        part = slice(start, start + COMPLAINANTS_AT_ONCE)
         middle = low[part] + (high[part] - low[part]) / 2
         held[part] = Bounds(problem, subset[part], middle).holds(low[part], high[part])
     return held

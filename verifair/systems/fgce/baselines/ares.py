@@ -27,7 +27,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.systems.fgce.space import FeatureSpace, distance
 
-LEAST = 1e-3
+MIN_GAIN = 1e-3
 """A step of the search must gain this much of a row."""
 Itemset = tuple[int, ...]
 
@@ -177,11 +177,11 @@ class _Ground:
         while True:  # every step raises the value, so no set recurs
             value = self._value(chosen)
             gain, rule = self._best(self._earned(chosen)) if len(chosen) < max_rules else (0.0, (0, 0))
-            if gain > LEAST and self._value([*chosen, rule]) > value:
+            if gain > MIN_GAIN and self._value([*chosen, rule]) > value:
                 chosen.append(rule)
                 continue
             without = [self._value(chosen[:r] + chosen[r + 1 :]) for r in range(len(chosen))]
-            if not without or max(without) <= value + LEAST:
+            if not without or max(without) <= value + MIN_GAIN:
                 return chosen
             del chosen[int(np.argmax(without))]
 

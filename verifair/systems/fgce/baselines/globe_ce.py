@@ -22,7 +22,7 @@ from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.systems.fgce.space import FeatureSpace, distance
 
-SHOWN = 200
+MAX_SAMPLE = 200
 """Directions are chosen by at most so many of the factuals, drawn at random, and then scaled for all."""
 
 
@@ -68,7 +68,7 @@ def globe_ce(
         raise QueryError("GLOBE-CE: every feature that may change takes one value only in all rows; pass more rows")
     directions = _directions(space, varying, settings, rng)
     scales = np.linspace(0.0, space.largest_cost, settings.scales + 1)[1:]
-    sample = rng.permutation(len(factuals))[:SHOWN]
+    sample = rng.permutation(len(factuals))[:MAX_SAMPLE]
     scales_needed = least_scales(space, factuals[sample], directions, scales, positive)
     chosen = _chosen(_worth(space, factuals[sample], directions, scales_needed), settings.translations)
     return _applied(space, factuals, directions[chosen], scales, positive)

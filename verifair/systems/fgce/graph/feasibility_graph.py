@@ -33,7 +33,7 @@ BORDER = 1e-9
 """Squared distances this near to that of the longest move are decided by `space.distance`; products are off by less than 1e-12."""
 EDGE = 16
 """Bytes that each edge takes with its length and both ends."""
-DRAWN, SURE = 64, 2
+SAMPLE_ROWS, ERROR_FACTOR = 64, 2
 """Rows whose edges are counted before a large graph is built, and how many times too many these must promise to be an error."""
 
 
@@ -73,7 +73,7 @@ class FeasibilityGraph:
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
         limit, max_edges = up_to(float(eps)), memory() // EDGE
-        if len(raw) ** 2 > max_edges and (expected := _expected(points, moves, limit)) > SURE * max_edges:
+        if len(raw) ** 2 > max_edges and (expected := _expected(points, moves, limit)) > ERROR_FACTOR * max_edges:
             raise _too_many(len(raw), f"about {expected:,}")
         counts, targets, edges = np.zeros(len(raw), dtype=np.int64), {}, 0
         leaves = list(_leaves(points, moves))
@@ -138,7 +138,7 @@ def _too_many(rows: int, edges: str) -> QueryError:
 def _expected(points: Coordinates, moves: Moves, limit: float) -> int:
     """Return an estimate of the number of edges, from a sample of the rows."""
     raw = points.raw
-    sample = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
+    sample = np.random.default_rng(0).choice(len(raw), min(SAMPLE_ROWS, len(raw)), replace=False)
     sample_points, sample_raw, count = points[sample], raw[sample], 0
     for part in blocks(len(raw)):
         others = points[part]

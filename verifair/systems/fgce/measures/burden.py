@@ -46,9 +46,9 @@ from verifair.systems.results.result import Count, RowsOf, Shape
 KS = range(1, 11)
 COVERAGES = (0.25, 0.5, 0.75, 1.0)
 LEVELS = 10
-BEYOND = 5
-"""Cost curves run so far beyond the largest k0, for below k0 there is no cost of full coverage, in MORE steps above the ks."""
-MORE = 6
+EXTRA_K = 5
+"""Cost curves run so far beyond the largest k0, for below k0 there is no cost of full coverage, in EXTRA_KS steps above the ks."""
+EXTRA_KS = 6
 
 
 class Burden(Shape):
@@ -254,8 +254,8 @@ class _Questions:
         """Return the numbers of counterfactuals of the cost curves."""
         largest = max(self.ks)
         k0s = {answer.k0 for answer in self.by_group("reach").values() if answer is not None}
-        last = max(k0s, default=largest) + BEYOND
-        ks = k0s.union(np.rint(np.geomspace(largest, last, MORE)).astype(int).tolist()) if last > largest else set()
+        last = max(k0s, default=largest) + EXTRA_K
+        ks = k0s.union(np.rint(np.geomspace(largest, last, EXTRA_KS)).astype(int).tolist()) if last > largest else set()
         return sorted({*self.ks, *ks})
 
     def _answered_of(self, of: str) -> list[tuple[_Measure, Any]]:

@@ -14,7 +14,7 @@ from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.cover import within
 from verifair.systems.fgce.space import FeatureSpace
 
-MANY, BINS = 100, 6
+MAX_DISTINCT, BINS = 100, 6
 """Different values of a number above which attribute changes see bins of it, and how many bins, as in the authors' code."""
 
 
@@ -29,7 +29,7 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
 
 
 def binned(space: FeatureSpace, raw: Array) -> Array:
-    """Return raw rows (N, V) with continuous features (those of more than MANY different values) replaced by bin numbers.
+    """Return raw rows (N, V) with continuous features (those of more than MAX_DISTINCT different values) replaced by bin numbers.
 
     Bins have equal width over the rows. Two amounts in one bin are equal to ACF, as in the paper's preprocessing (appendix B, whose
     rule makes BINS of this many values); without bins an amount changes for nearly everybody.
@@ -37,7 +37,7 @@ def binned(space: FeatureSpace, raw: Array) -> Array:
     result = raw.copy()
     for v, feature in enumerate(space.schema.features):
         values = np.unique(raw[:, v])
-        if feature.categories is not None or len(values) <= MANY:
+        if feature.categories is not None or len(values) <= MAX_DISTINCT:
             continue
         edges = np.linspace(values[0], values[-1], BINS + 1)[1:-1]
         result[:, v] = np.searchsorted(edges, raw[:, v], side="right")

@@ -25,7 +25,7 @@ from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.optimum.partial import PartialSearch
 
-ADDED = 8
+MAX_ADDED = 8
 """Factuals that join the few at once."""
 
 
@@ -148,7 +148,7 @@ class _Few:
                 n_candidates = np.isfinite(block.cost[rows]).sum(axis=1)  # among unreachable ones, that with the fewest candidates
                 row = rows[value[rows].argmax() if np.isfinite(value[rows]).all() else n_candidates.argmin()]
                 candidates.append((-float(value[row]), b, int(row)))
-        return np.array([(b, row) for _, b, row in sorted(candidates)[:ADDED]], dtype=np.int64).reshape(-1, 2)
+        return np.array([(b, row) for _, b, row in sorted(candidates)[:MAX_ADDED]], dtype=np.int64).reshape(-1, 2)
 
     def add(self, farther: Integers) -> None:
         for b, row in farther:

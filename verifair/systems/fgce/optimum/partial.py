@@ -21,11 +21,11 @@ from verifair.systems.fgce.optimum.search import CoverSearch
 
 ROUNDS = (1, 40, 400, 4000)
 """Branches that a question gets in each round; then as many as it takes."""
-NARROW = 1e-4
+MIN_GAP = 1e-4
 """Share of the cost below which a gap is not halved any more in a round."""
-HALVED = 3
+MAX_HALVINGS = 3
 """Costs that a round asks about below the one next to the best choice; the first round: as many as it takes."""
-WIDE = 4096
+CHUNK = 4096
 """Columns whose sums are added up at once."""
 
 
@@ -76,7 +76,7 @@ class PartialSearch:
                 pass
         low, high = self.upper, self.lower  # the least and the largest open cost
         halved = 0
-        while not self._done(deadline) and (is_first or halved < HALVED):
+        while not self._done(deadline) and (is_first or halved < MAX_HALVINGS):
             halved += 1
             cost = self._between(self.lower, min(low, self.upper))
             if cost is None and is_first:
@@ -131,7 +131,7 @@ class PartialSearch:
         for table, column in zip(near, columns, strict=True):
             index = np.flatnonzero(first[start : start + len(table)])
             units = search.priced[system.same[start + index]].astype(np.float64)  # whole numbers with sums below 2^53: exact
-            parts = [units @ table[index][:, part] for part in np.array_split(np.arange(len(column)), len(column) // WIDE + 1)]
+            parts = [units @ table[index][:, part] for part in np.array_split(np.arange(len(column)), len(column) // CHUNK + 1)]
             kept.append(column[root.forced(np.concatenate(parts).astype(np.int64)) >= self.count])
             start += len(table)
         if cost < self.upper:
@@ -146,7 +146,7 @@ class PartialSearch:
 
     def _between(self, lower: float, upper: float) -> float | None:
         """Return the median of the costs from lower to below upper; None if there is none, or the gap is narrow."""
-        if not lower < upper * (1 - NARROW):
+        if not lower < upper * (1 - MIN_GAP):
             return None
         values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in self.instance.blocks])
         return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else None

@@ -27,21 +27,21 @@ from solvers.registry import solve
 
 STEPS = 300
 """Subgradient steps that a branch gets at once."""
-DEFLECTED = 0.8
+DEFLECTION = 0.8
 """Weight of the last direction in the next: plain subgradients zigzag, and stay 1 to 3 % above the bounds of these."""
 PATIENCE = 12
 """Steps without a better bound after which steps are halved."""
-FINEST = 1e-3
+MIN_STEP = 1e-3
 """Length of a step, of the first, below which the multipliers have stalled."""
 SMALL = 20_000
 """Entries of a branch up to which its LP is solved."""
-AGAIN = 0.8
+REDUCED_SHARE = 0.8
 """Share of columns left by a reduction below which the steps go on."""
 DOMINATED = 3000
 """Columns of a table up to which dominated ones are looked for: the comparison is quadratic."""
-DENSE = 20_000_000
+MAX_EXCHANGE_CELLS = 20_000_000
 """Entries of the table in which exchanges are looked for."""
-EXCHANGED = 8
+EXCHANGE_EVERY = 8
 """Every so many branches exchanges are looked for, and in the first."""
 
 
@@ -72,7 +72,7 @@ class Branch:
         covers = sp.csc_array(self.covers[:, np.flatnonzero(keep)])
         result = replace(self, covers=covers, columns=self.columns[keep])
         result = result._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
-        return result._compared() if covers.shape[1] < AGAIN * self.merged else result
+        return result._compared() if covers.shape[1] < REDUCED_SHARE * self.merged else result
 
     def _rows(self, keep: Booleans) -> Branch:
         if keep.all():
@@ -111,14 +111,14 @@ class Branch:
         return result.reduced(np.diff(result.covers.indptr) > 0)
 
 
-CLOSED, AGAIN_PRICED = -1, -2
+CLOSED, REPRICED = -1, -2
 
 
 @dataclass(kw_only=True, eq=False)
 class Step:
     """One bound of a recorded search; branches in the order of the search, "in" before "out".
 
-    multipliers: (R,) whole units of 2^-UNIT.   split: the next step: the column that is in or out, CLOSED, or AGAIN_PRICED: the
+    multipliers: (R,) whole units of 2^-UNIT.   split: the next step: the column that is in or out, CLOSED, or REPRICED: the
     same branch without the useless columns.
     """
 
@@ -187,16 +187,16 @@ class CoverSearch:
             branch, frequency, closed = self._priced(branch, 1.0 if is_first and self.root is None else 0.4, deadline)
             if closed:
                 return
-            self._try_choices(branch, frequency, exchange=self.nodes % EXCHANGED == 1)
+            self._try_choices(branch, frequency, exchange=self.nodes % EXCHANGE_EVERY == 1)
             if self.covered >= self.enough:
                 self.open.append(branch)  # kept open: the search ends, but its bound counts
                 return
-            if len(branch.columns) > AGAIN * size or clock.now() >= deadline:
+            if len(branch.columns) > REDUCED_SHARE * size or clock.now() >= deadline:
                 break
-            self._record_split(AGAIN_PRICED)
+            self._record_split(REPRICED)
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
             if self.steps is not None:
-                self._record_split(AGAIN_PRICED, condition=size > 0)
+                self._record_split(REPRICED, condition=size > 0)
                 self.steps.append(Step(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
         if self.steps is None and branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
@@ -246,7 +246,7 @@ class CoverSearch:
         order = np.argsort(-frequency, kind="stable")
         self._offer([*branch.inside, *branch.columns[order[:k]].tolist()])
         if exchange:
-            pool = np.sort(order[: max(DENSE // len(branch.weights), k)])
+            pool = np.sort(order[: max(MAX_EXCHANGE_CELLS // len(branch.weights), k)])
             table = branch.covers[:, pool].toarray().astype(np.float32)
             improved = exchanged(table, branch.weights, np.searchsorted(pool, order[:k]).tolist())
             self._offer([*branch.inside, *branch.columns[pool[improved]].tolist()])
@@ -312,7 +312,7 @@ def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tupl
     covers, k = branch.covers, branch.k
     weights = branch.weights.astype(np.float64)
     current = best = np.clip(branch.multipliers, 0.0, weights)
-    lowest, idle, finest = np.inf, 0, FINEST * scale
+    lowest, idle, finest = np.inf, 0, MIN_STEP * scale
     frequency, direction = np.zeros(covers.shape[1]), np.zeros(len(weights))
     transposed = covers.T
     for _ in range(STEPS):
@@ -335,7 +335,7 @@ def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tupl
         slope = np.bincount(rows, minlength=len(weights)) - 1.0
         slope[(current <= 0) & (slope > 0)] = 0.0  # cannot go lower
         slope[(current >= weights) & (slope < 0)] = 0.0
-        direction = DEFLECTED * direction + (1 - DEFLECTED) * slope
+        direction = DEFLECTION * direction + (1 - DEFLECTION) * slope
         size = float(direction @ direction)
         if size == 0.0:
             break

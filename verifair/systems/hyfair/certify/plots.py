@@ -22,18 +22,18 @@ from verifair.systems.hyfair.certify.result import (
     TargetedResult,
     VerdictResult,
 )
-from verifair.systems.hyfair.certify.tables import MEASURES, SHOWN, headline
+from verifair.systems.hyfair.certify.tables import MEASURES, NAMES, headline
 from verifair.systems.results.words import percent
 
 FILLS: dict[str, dict[str, Any]] = {
     "proved": {"facecolor": PROVED}, "violated": {"facecolor": REFUTED}, "unknown": HATCHED,
     "not_reached": {"facecolor": NOT_REACHED}, "outside": {"facecolor": OUTSIDE},
 }
-STRIPS = 3
+MAX_STRIPS = 3
 """So many features are drawn, those along which the refuted share varies most."""
-NOTICEABLE = 0.005**2
+MIN_VARIATION = 0.005**2
 """A share that varies by less than half a percent is not worth a picture."""
-LABELLED = 16
+MAX_LABELS = 16
 """Blocks of one feature that still can be labelled one by one."""
 
 
@@ -75,8 +75,8 @@ def bracket_plot(result: ShareResult, path: Path) -> None:
 
 def partition_plot(summary: PartitionSummary, schema: Schema, question: str, path: Path) -> None:
     """Draw, above, the shares by measure; below, the refuted share by blocks of the features along which it varies most."""
-    varying = [block for block in summary.blocks if block.variation[1] > NOTICEABLE]
-    strips = sorted(varying, key=lambda block: block.variation, reverse=True)[:STRIPS]
+    varying = [block for block in summary.blocks if block.variation[1] > MIN_VARIATION]
+    strips = sorted(varying, key=lambda block: block.variation, reverse=True)[:MAX_STRIPS]
     bars = [name for name in MEASURES if summary.shares[name] is not None]
     heights = [0.5 * len(bars) + 0.2, *([0.45] * len(strips))]
     size = (10, 1.3 + sum(heights) + 0.45 * len(strips))
@@ -97,7 +97,7 @@ def partition_plot(summary: PartitionSummary, schema: Schema, question: str, pat
 def _draw_shares(axis: Any, summary: PartitionSummary, bars: list[str]) -> None:
     left = np.zeros(len(bars))
     positions = np.arange(len(bars))
-    for outcome, label in SHOWN.items():
+    for outcome, label in NAMES.items():
         width = np.array([getattr(summary.shares[name], outcome, 0.0) for name in bars])
         if not width.any():
             continue
@@ -114,7 +114,7 @@ def _draw_shares(axis: Any, summary: PartitionSummary, bars: list[str]) -> None:
     axis.set_xticks([])
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(SHOWN))
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(NAMES))
 
 
 def _draw_strip(axis: Any, schema: Schema, block: Block) -> Any:
@@ -123,12 +123,12 @@ def _draw_strip(axis: Any, schema: Schema, block: Block) -> Any:
     colours = matplotlib.colormaps["OrRd"].with_extremes(bad=NOT_REACHED)
     count = len(block.low)
     image = axis.imshow(np.ma.masked_invalid(block.refuted)[None, :], aspect="auto", cmap=colours, vmin=0, vmax=1)
-    ticks = range(count) if count <= LABELLED else np.unique(np.linspace(0, count - 1, 9).astype(int)).tolist()
+    ticks = range(count) if count <= MAX_LABELS else np.unique(np.linspace(0, count - 1, 9).astype(int)).tolist()
     axis.set_xticks(list(ticks), [_label(schema, block, k, short=count > 6) for k in ticks])
     axis.set_yticks([0], [textwrap.fill(block.feature, 18)])
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    if count <= LABELLED:
+    if count <= MAX_LABELS:
         for k in np.flatnonzero(np.isfinite(block.refuted)).tolist():
             ink = "white" if block.refuted[k] > 0.6 else "black"
             axis.text(k, 0, percent(float(block.refuted[k])), ha="center", va="center", fontsize=8, color=ink)
@@ -138,5 +138,5 @@ def _draw_strip(axis: Any, schema: Schema, block: Block) -> Any:
 def _label(schema: Schema, block: Block, k: int, *, short: bool) -> str:
     ends = [schema.format(block.feature, float(end)) for end in (block.low[k], block.high[k])]
     if schema[block.feature].numeric:
-        return "–".join(dict.fromkeys(ends)) if len(block.low) <= LABELLED else ends[0]
+        return "–".join(dict.fromkeys(ends)) if len(block.low) <= MAX_LABELS else ends[0]
     return "\n… ".join(textwrap.shorten(end, 12 if short else 22, placeholder="…") for end in dict.fromkeys(ends))

@@ -29,8 +29,8 @@ from verifair.systems.results.verdicts import WitnessShape
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """Outcomes by their number in a store; parts that no chunk holds yet are not reached."""
 NOT_REACHED = 3
-EXAMPLES = 3
-LISTED = 1 << 16
+MAX_EXAMPLES = 3
+MAX_BLOCKS = 1 << 16
 """Blocks of a feature: of one with more, such as an income in cents, they are not counted one by one."""
 
 
@@ -64,7 +64,7 @@ def partition_summary(
         partition = _partition_of(store, query, box)
         row_parts = _Placed.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
-        features = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= LISTED)).tolist()
+        features = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= MAX_BLOCKS)).tolist()
         blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in features}
         totals = _Opened(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
@@ -191,10 +191,10 @@ class _Opened:
                 rank=rank, apart=float(changes[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
                 goal=int(chunk.goal[w]), agrees=int(chunk.agrees[w]),
             )
-            for rank, w in enumerate(np.argsort(-changes, kind="stable")[:EXAMPLES].tolist())
+            for rank, w in enumerate(np.argsort(-changes, kind="stable")[:MAX_EXAMPLES].tolist())
         ]
         # One of each chunk first: the witnesses with the largest changes are often neighbours.
-        self.starkest = sorted(self.starkest + witnesses, key=lambda witness: (witness.rank, -witness.apart))[:EXAMPLES]
+        self.starkest = sorted(self.starkest + witnesses, key=lambda witness: (witness.rank, -witness.apart))[:MAX_EXAMPLES]
 
     def _fits(self, chunk: Chunk) -> bool:
         """Return True if a chunk's arrays have consistent lengths, and its witnesses are pairs of legal rows."""

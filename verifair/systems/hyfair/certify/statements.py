@@ -41,9 +41,9 @@ from verifair.systems.results.words import firmly, of, percent, rounded, value_w
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
-SHARE_CHECKS = 0.5
+RECHECK_SHARE = 0.5
 """Part of a share's time that is kept for re-checking it: the checker takes about as long to count the points of a cell."""
-SHOWN = 300
+MAX_SHOWN = 300
 """Most people of the table who are shown one by one."""
 GROUPS = 3
 """Most groups that a sentence counts one by one."""
@@ -136,7 +136,7 @@ def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) 
     if mode["partition"] is not None or mode["share"]:
         work = _stored(mode["partition"], query, work)
     if mode["share"]:
-        work = replace(work, checks=SHARE_CHECKS)
+        work = replace(work, checks=RECHECK_SHARE)
     try:
         result = solve(settings.model_copy(update=mode), subject, work).whole()
     except QueryError as error:
@@ -210,7 +210,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=is_headline, brief=brief)
 
 
-ROWS = 10_000
+ROWS_AT_ONCE = 10_000
 """Decided at once."""
 
 
@@ -223,8 +223,8 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     ties, improved = set[int](), set[int]()
     weights = margin(network, 1, 0)
     sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
-    for start in range(0, len(raw), ROWS):
-        part = raw[start : start + ROWS]
+    for start in range(0, len(raw), ROWS_AT_ONCE):
+        part = raw[start : start + ROWS_AT_ONCE]
         before = decisions(network, schema.encode(part))
         for value in schema.values(name):
             variants = part.copy()
@@ -241,7 +241,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     n_open = len(ties - flipped)
     tie_note = f" {n_open:,} are too near a tie to tell." if n_open else ""
     flips.sort(key=lambda flip: (-flip[0], flip[1]))
-    cap_note = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
+    cap_note = f" The {MAX_SHOWN} with the largest change are shown one by one." if len(flips) > MAX_SHOWN else ""
     # If the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     outcome = f"would be decided otherwise with another {name}, all else equal{rule}"
@@ -265,7 +265,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
             for group, size in totals.items()
         },
     }
-    rows_shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
+    rows_shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:MAX_SHOWN]])
     found.witnesses += rows_shown
     if query.rule == "deployed":  # a change from or to a tie is no flip by the strict rule
         lower, upper = box_of(schema, query.box)
@@ -347,7 +347,7 @@ def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -
     excluded = {"question", "enumeration", "proof_line", "query", "versions", "model_sha256", "schema_sha256", "seed"}
     found.answer[-1]["enumerated"] = result.model_dump(exclude=excluded)
     rows = [witness_row("certify", subject.schema, witness, person="A possible person") for witness in result.counterexamples]
-    found.witnesses += rows[:SHOWN]
+    found.witnesses += rows[:MAX_SHOWN]
     found.broken = found.broken or next((entry.sentence for entry in rows), None)
     if rows:
         text = f"{how_many(result)} Each was decided exactly."

@@ -31,9 +31,9 @@ from verifair.systems.hyfair.certify.result import (
 from verifair.systems.results.verdicts import VerdictShape, WitnessShape
 from verifair.systems.results.words import percent, rounded
 
-SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
+NAMES = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """Names of the outcomes on the screen, in their order."""
-FURTHER = (
+COUNTEREXAMPLE_NOTE = (
     "Both are people whom the schema allows; they need not be in a table. --maximise bounds the largest gap, --share says for how "
     "many people there is such a pair, and --enumerate lists more pairs."
 )
@@ -142,7 +142,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(f"decided {names}; {schema.quantity} {shown[0]:.6g} and {shown[1]:.6g}")
             if result.witness.float32_agrees is False:
                 console.print("float32_agrees = false: the float32 runtime rounds this violation away")
-            console.print(FURTHER, soft_wrap=True)
+            console.print(COUNTEREXAMPLE_NOTE, soft_wrap=True)
         case Status.UNKNOWN:
             assert result.reason is not None
             console.print(f"UNKNOWN ({result.reason.value}) after {duration}; {_further(result.reason)}", soft_wrap=True)
@@ -351,9 +351,9 @@ def shares_table(summary: PartitionSummary) -> Grid:
     """Return a line for each measure: parts, share of the domain, rows of the table."""
     grid = Grid(title="Certified share", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     grid.add_column("", no_wrap=True)
-    outcomes = [outcome for outcome in SHOWN if outcome != "outside" or summary.rows is not None]
+    outcomes = [outcome for outcome in NAMES if outcome != "outside" or summary.rows is not None]
     for outcome in outcomes:
-        grid.add_column(SHOWN[outcome], justify="right", no_wrap=True)
+        grid.add_column(NAMES[outcome], justify="right", no_wrap=True)
     for measure, label in MEASURES.items():
         share, counts = summary.shares[measure], {"parts": summary.parts, "rows": summary.rows}.get(measure)
         if share is not None:

@@ -23,10 +23,10 @@ from verifair.systems.hyfair.explain.rules import Explanation
 from verifair.systems.hyfair.explain.samples import Neighbourhood, Severity
 from verifair.systems.hyfair.search.space import Space
 
-TOP = 3
+TOP_FEATURES = 3
 WIDTH = 0.75
 """Width of LIME's kernel, divided by the square root of the number of features."""
-PERTURBED = 200
+REDRAWS = 200
 """Values drawn anew for each feature."""
 
 
@@ -62,7 +62,7 @@ def surrogates(
     strength = np.abs(np.atleast_2d(ridge.coef_))
     counts: Counter[int] = Counter()
     for row in strength:
-        counts.update(int(columns[j]) for j in np.argsort(-row, kind="stable")[:TOP])
+        counts.update(int(columns[j]) for j in np.argsort(-row, kind="stable")[:TOP_FEATURES])
     common = counts.most_common()
     k = [_perturbed(neighbourhood, v, severity, rng) for v, _ in common]
     redrawn = np.concatenate(k)
@@ -83,10 +83,10 @@ def _interpretable(neighbourhood: Neighbourhood, raw: Array) -> Array:
 
 def _perturbed(neighbourhood: Neighbourhood, v: int, severity: Severity, rng: np.random.Generator) -> Array:
     """Return severities with variable v redrawn, with a new value if there is one."""
-    raw = np.repeat(neighbourhood.centre[None, :], 4 * PERTURBED, axis=0)
+    raw = np.repeat(neighbourhood.centre[None, :], 4 * REDRAWS, axis=0)
     raw[:, v] = neighbourhood.redraw(v, raw[:, v], rng)
     raw = raw[neighbourhood.space.legal(raw)]
-    changed = raw[raw[:, v] != neighbourhood.centre[v]][:PERTURBED]
+    changed = raw[raw[:, v] != neighbourhood.centre[v]][:REDRAWS]
     return np.asarray(severity(changed if len(changed) else neighbourhood.centre[None, :]), dtype=np.float64)
 
 

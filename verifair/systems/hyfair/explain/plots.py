@@ -13,7 +13,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.result import ExplainResult
 from verifair.systems.hyfair.explain.rules import Explained
 
-PLOTTED = 8
+MAX_PLOTTED = 8
 """So many rules fit a picture."""
 
 
@@ -26,7 +26,7 @@ def plots(result: ExplainResult) -> dict[str, Callable[[Path], None]]:
 
 def rules_plot(schema: Schema, rules: Sequence[Explained], measure: str, path: Path) -> None:
     """Draw the mean severity inside each rule, and with one condition negated."""
-    rules = rules[:PLOTTED]
+    rules = rules[:MAX_PLOTTED]
     labels = [textwrap.fill(explained.rule.words(schema), 70) for explained in rules]
     lines = sum(label.count("\n") + 1 for label in labels)
     with figure(path, (11, max(2.2, 0.9 + 0.24 * lines + 0.22 * len(rules)))) as fig:

@@ -21,7 +21,7 @@ from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
 
-POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
+POOL, STARTS, STEPS, DRAWS = 20_000, 32, 30, 12
 """Parameters of the search for a large gap, see `climb`."""
 SEARCH = Budget(seconds=10.0)
 """Limits of each search for a cluster."""
@@ -119,7 +119,7 @@ def with_network(query: KDiscrimination, network: Model) -> KDiscrimination:
 def climb(space: Space, rows: Array | None, seed: int) -> Array:
     """Return a raw point (V,) with a large probability gap: coordinate ascent from the best of the data and of random points.
 
-    In every step each of STARTS points tries DRAWN values of each free variable, all at once. A finding: larger gaps may exist;
+    In every step each of STARTS points tries DRAWS values of each free variable, all at once. A finding: larger gaps may exist;
     `verifair certify --maximise` bounds them.
     """
     rng, gap = np.random.default_rng(seed), severity_of(space, "gap")
@@ -130,7 +130,7 @@ def climb(space: Space, rows: Array | None, seed: int) -> Array:
     order = np.argsort(-values)
     chosen = np.concatenate([order[: STARTS // 2], rng.choice(len(pool), size=STARTS - STARTS // 2)])
     x, best_gaps = space.canonical(pool[chosen]), values[chosen]
-    variables = np.repeat(space.free, DRAWN)
+    variables = np.repeat(space.free, DRAWS)
     for _ in range(STEPS if len(variables) else 0):
         candidates = np.repeat(x[:, None, :], len(variables), axis=1)
         new_values = space.uniform_values(rng, np.tile(variables, (len(x), 1)))

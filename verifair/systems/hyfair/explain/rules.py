@@ -23,14 +23,14 @@ from verifair.systems.hyfair.search.space import Space
 
 CHECKS = 1000
 """Samples on which each rule is validated, inside it and against it."""
-TRIES = 30
-LISTED = 8
+DRAWS = 30
+MAX_LISTED = 8
 """So many categories of one feature are listed in words."""
 
 
 PURITY = 0.3
 """Share of high samples that makes a leaf high, where none is named and some leaf has so much."""
-SIGNIFICANT = 0.05
+MIN_FALL = 0.05
 """Default of the least fall by negation that keeps a rule, as a share of the largest possible severity."""
 
 
@@ -73,7 +73,7 @@ def condition_words(schema: Schema, v: int, low: float, high: float) -> str:
         first, last = int(max(low, 0)), int(min(high, len(feature.categories) - 1))
         included = feature.categories[first : last + 1]
         excluded = feature.categories[:first] + feature.categories[last + 1 :]
-        if min(len(included), len(excluded)) > LISTED:
+        if min(len(included), len(excluded)) > MAX_LISTED:
             return f"{name} from {included[0]} to {included[-1]} in the schema's order"
         if len(included) <= len(excluded):
             return f"{name} is {_join_words(included, 'or')}"
@@ -166,7 +166,7 @@ def explain(
     everywhere, or the tree has no leaf of high severity.
     """
     largest = space.cap if settings.measure == "k" else 1.0
-    delta = settings.delta if settings.delta is not None else SIGNIFICANT * largest
+    delta = settings.delta if settings.delta is not None else MIN_FALL * largest
     rng = np.random.default_rng(seed)
     neighbourhood = Neighbourhood.of(space, centre, rows)
     raw = neighbourhood.draw(settings.samples, rng)
@@ -281,12 +281,12 @@ def _legal(neighbourhood: Neighbourhood, raw: Array) -> Array:
 def into(rule: Rule, neighbourhood: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
     """Return local samples in which features that violate a condition are redrawn from the neighbourhood until they satisfy it.
 
-    If features were drawn independently, these are local samples given that the rule holds. A value that TRIES draws do not bring
+    If features were drawn independently, these are local samples given that the rule holds. A value that DRAWS draws do not bring
     into the rule is drawn uniformly from the values where the condition is true.
     """
     result = raw.copy()
     for v in rule.conditions:
-        for _ in range(TRIES):
+        for _ in range(DRAWS):
             violating = np.flatnonzero((result[:, v] < rule.lower[v]) | (result[:, v] > rule.upper[v]))
             if not len(violating):
                 break

@@ -70,7 +70,7 @@ class RuleFile:
     settings: dict[str, Any]
 
 
-NOTHING = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.empty((0, 0)), settings={})
+EMPTY_FILE = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.empty((0, 0)), settings={})
 
 
 def when(rule: Rule, schema: Schema) -> dict[str, Any]:

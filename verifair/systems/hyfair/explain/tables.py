@@ -16,13 +16,13 @@ from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
 from verifair.systems.hyfair.explain.rules import PURITY, Explained
 from verifair.systems.results.words import box_options, two_digits
 
-SHOWN = 10
+MAX_SHOWN = 10
 """Rules on the screen; the file has all."""
 
 
 def show(result: ExplainResult, console: Console) -> None:
     """Print the clusters, the rules with the largest effect of negation, and the next steps."""
-    _print(result, console, SHOWN)
+    _print(result, console, MAX_SHOWN)
     if result.box:
         about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)

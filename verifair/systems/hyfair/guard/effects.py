@@ -22,7 +22,7 @@ from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
 from verifair.systems.results.result import Count, Shape, Share
 
-LOCAL = 5000
+LOCAL_SAMPLES = 5000
 """Samples around each cluster, before and after."""
 
 
@@ -108,7 +108,7 @@ def _local(
 ) -> tuple[float, float]:
     assert clusters is not None
     space, rng = Space.of(query), np.random.default_rng(seed)
-    raw = np.concatenate([Neighbourhood.of(space, centre, data).draw(LOCAL, rng) for centre in clusters])
+    raw = np.concatenate([Neighbourhood.of(space, centre, data).draw(LOCAL_SAMPLES, rng) for centre in clusters])
     k, answered = space.count(raw), ~refused(rules, raw)
     return float(k[answered].mean()) if answered.any() else float("nan"), float(((k >= 2) & answered).mean())
 

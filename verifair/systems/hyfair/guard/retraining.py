@@ -26,7 +26,7 @@ BATCH = 256
 """Rows a step: the network is there already, and few and gentle steps are enough."""
 SAMPLES = 5000
 """Around each cluster."""
-SHARE = 1.0
+MAX_SHARE = 1.0
 """Added rows, as a share of the training rows, at most."""
 
 
@@ -52,10 +52,10 @@ def instances(space: Space, rows: Array, labels: Integers, clusters: Array, *, s
 
     rows (N, V), labels (N,): the training rows. A data row keeps its own label for all its variants; a sample takes the label
     that most of its variants get from the network (in a tie, that of their mean probability). Half of the instances are samples, if
-    there are enough; all together add at most SHARE * N rows. Raises DataError when nothing discriminates.
+    there are enough; all together add at most MAX_SHARE * N rows. Raises DataError when nothing discriminates.
     """
     rng = np.random.default_rng(seed)
-    budget = max(1, int(SHARE * len(rows) / len(space.combinations)))
+    budget = max(1, int(MAX_SHARE * len(rows) / len(space.combinations)))
     sets = [_samples(space, centre, rows, SAMPLES, rng) for centre in clusters]
     worst = _worst(space, np.concatenate(sets), budget // 2 if len(rows) else budget, rng) if sets else np.empty((0, rows.shape[1]))
     legal = np.flatnonzero(space.legal(rows))

@@ -39,7 +39,7 @@ from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work
 
-EDGES = 50
+EDGE_ROWS = 50
 
 
 def read(inputs: Inputs, settings: GuardSettings) -> Subject:
@@ -66,7 +66,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
                 "--retrain, or refit the estimator that it was exported from and guard the new file",
             )
         retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
-    rule_file = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
+    rule_file = rules_file.EMPTY_FILE if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
     query = _query(rule_file, schema, subject.network, settings)
     rules_file.check_protected(settings.rules, rule_file.rules, query.protected, schema)
@@ -168,7 +168,7 @@ def _write(subject: Subject, out: Path, rules: Sequence[Rule], rows: Array | Non
     if rows is not None and refused(rules, rows).all():
         raise DataError(f"the rules refuse all {len(rows)} rows of the data: the guarded network would answer nobody there")
     wrapped = guardrail.guard(path, rules, schema)
-    edges = guardrail.edge_rows(rules, schema, EDGES, np.random.default_rng(seed))
+    edges = guardrail.edge_rows(rules, schema, EDGE_ROWS, np.random.default_rng(seed))
     guardrail.check_agreement(out, wrapped, rules, schema, edges if rows is None else np.concatenate([edges, rows]))
     out.parent.mkdir(parents=True, exist_ok=True)
     schema_path = out.with_suffix(".toml")

@@ -14,7 +14,7 @@ from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.results.words import box_options, cell, percent, two_digits
 
-SHOWN = 10
+MAX_SHOWN = 10
 """Rules of --target on the screen; the file has all."""
 
 
@@ -46,11 +46,11 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
     tightened, certified, rows = result.tightened, result.certified, result.raw
     if tightened is None or certified is None:
         return
-    for index, rule in enumerate(tightened.rules[:SHOWN], start=1):
+    for index, rule in enumerate(tightened.rules[:MAX_SHOWN], start=1):
         share = "" if rows is None else f" ({two_digits(float(rule.contain(rows).mean()))} of the rows)"
         console.print(f"{index}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
-    if len(tightened.rules) > SHOWN:
-        console.print(f"... and {len(tightened.rules) - SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
+    if len(tightened.rules) > MAX_SHOWN:
+        console.print(f"... and {len(tightened.rules) - MAX_SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
     before, upper = certified.before, "none is certified" if certified.before.upper is None else f"{certified.before.upper:.4f}"
     console.print(
         f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was met, and the bound was "

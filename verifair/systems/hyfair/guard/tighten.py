@@ -43,13 +43,13 @@ SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
 """Samples around a counterexample: chance to keep a value, and size of a step."""
 SAMPLES = 500
 """Number of samples for each scale, and from the whole box."""
-BEFORE = 1 / 3
+BRACKET_SHARE = 1 / 3
 """Share of the time for the proof without rules, at most."""
-PARTS = 60
+TIME_SLICES = 60
 """A box gets at most so large a part of the time."""
-PATIENCE = 0.25
+MIN_TIME_SHARE = 0.25
 """And at least this share of the time that is left, times its share of the rows in boxes that wait."""
-SPARSE = 0.05
+SPARSE_SHARE = 0.05
 """Share of a box's rows of data that counts as nearly nobody."""
 EVIDENCE = tuple[Tree, bool]
 """A proof, and whether it is certified for float32."""
@@ -165,7 +165,7 @@ class Tightening:
     def towards(self, target: float, seconds: float, progress: Progress | None = None) -> Tightened:
         """Cut and decide boxes for `seconds`. Raises KeyboardInterrupt after Ctrl-C, and QueryError if nothing is left to
         answer."""
-        started, box_seconds = clock.now(), seconds / PARTS
+        started, box_seconds = clock.now(), seconds / TIME_SLICES
         waiting = list[tuple[int, int, GuardCell]]()
 
         def wait(cell: GuardCell) -> None:
@@ -178,11 +178,11 @@ class Tightening:
         while waiting and (remaining := started + seconds - clock.now()) > 0:
             _, _, cell = heapq.heappop(waiting)
             if progress is not None:
-                progress(int(PARTS * (1 - remaining / seconds)), PARTS)
+                progress(int(TIME_SLICES * (1 - remaining / seconds)), TIME_SLICES)
             cut = self._cut(cell, target, None)
             if cut is None or not cut.at_once:
                 share = len(cell.rows) / max(sum(-count for count, _, _ in waiting) + len(cell.rows), 1)
-                verdict = self._decide(cell, target, min(max(box_seconds, PATIENCE * share * remaining), remaining))
+                verdict = self._decide(cell, target, min(max(box_seconds, MIN_TIME_SHARE * share * remaining), remaining))
                 if verdict.reason is Reason.INTERRUPTED:
                     raise KeyboardInterrupt
                 if verdict.status is Status.PROVED:
@@ -218,7 +218,7 @@ class Tightening:
             return None  # neighbouring floats: nothing to cut
         step = 1.0 if is_integer[v] else 0.0
         low, high = (edge - cell.lower[v] + step) / (cell.upper[v] - cell.lower[v] + step), (self.rows[cell.rows, v] <= edge).mean()
-        sparse = (high < SPARSE < 0.5 < low) or (high > 1 - SPARSE and low < 0.5)
+        sparse = (high < SPARSE_SHARE < 0.5 < low) or (high > 1 - SPARSE_SHARE and low < 0.5)
         return BoxCut(feature=v, cut=edge, at_once=candidate is not None and (len(high_rows) > 0 or bool(sparse)))
 
     def _samples(self, cell: GuardCell, witness: Mapping[str, object] | None) -> Array:
@@ -311,7 +311,7 @@ def tighten(
     if not query.probable:  # rules about decisions: a target is still a gap of probabilities
         query = replace(query, network=query.network.whole, buckets=20)
     question = outside(query, rules)
-    bracket = largest(question, BEFORE * seconds, seed)
+    bracket = largest(question, BRACKET_SHARE * seconds, seed)
     if bracket.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt  # after Ctrl-C maximise returns its bracket; no rules are built from it
     tightened = None

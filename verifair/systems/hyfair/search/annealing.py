@@ -22,12 +22,12 @@ from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Stat
 from verifair.systems.hyfair.search.moves import Move, Mutation, Nearest, Pool
 from verifair.systems.hyfair.search.space import Space
 
-STEP = 3_000_000
+STEP_WORK = 3_000_000
 """Multiplications that take as long as a step of all chains, the network aside."""
 METHODS = ("rw", "sa", "sa-knn")
-PEERS = 20
+MAX_PEERS = 20
 """Rows at the best k that are kept for an explanation."""
-COUNTED = 100_000
+MAX_COUNTED = 100_000
 """Distinct rows at the best k are counted up to here; beyond, the count is a lower bound."""
 Reseed = Callable[[np.random.Generator, int], Array]
 """Gives so many raw rows (count, V) to walk on from: the solver's witnesses, or rows of a table."""
@@ -158,7 +158,7 @@ class _Walk:
 
     def step(self) -> None:
         """Take one step of all chains (lines 5-28)."""
-        clock.spend(STEP)
+        clock.spend(STEP_WORK)
         candidates, origin = self._propose()
         k = self._judge(candidates)
         accepted = self._accepted(k)
@@ -226,9 +226,9 @@ class _Walk:
 
     def _note(self, x: Array) -> None:
         """Count the distinct rows at the best k, and keep the first of them."""
-        for row in x[: COUNTED - len(self.at_best)]:
+        for row in x[: MAX_COUNTED - len(self.at_best)]:
             self.at_best.add(row.tobytes())
-            if len(self.peers) < PEERS:
+            if len(self.peers) < MAX_PEERS:
                 self.peers.setdefault(row.tobytes(), row.copy())
 
     def _now(self, k: int) -> TracePoint:
@@ -248,7 +248,7 @@ class _Walk:
             first_seconds=self.first.seconds if self.first else None,
             first_k=self.first.k if self.first else None,
             at_best=len(self.at_best),
-            at_best_capped=len(self.at_best) >= COUNTED,
+            at_best_capped=len(self.at_best) >= MAX_COUNTED,
             best_seconds=self.trace[-1].seconds if self.trace else 0.0,
             restarts=self.restarts,
             skipped=self.pool.skipped,

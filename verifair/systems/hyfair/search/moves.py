@@ -22,13 +22,13 @@ from verifair.systems.hyfair.search.space import Space
 if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors
 
-NEAREST = 10
+MAX_NEIGHBOURS = 10
 """Neighbours in the data among which SA+KNN chooses; the paper gives no number."""
-NEARBY = 0.05
+SMALL_STEP = 0.05
 """A small step's standard deviation, in widths of the feature's range."""
-REACH = 0.25
+SEED_REACH = 0.25
 """Part of a feature's range, to either side of a random row, in the box that the solver is asked about."""
-BUDGET = Budget(seconds=10.0, nodes=64)
+SEED_BUDGET = Budget(seconds=10.0, nodes=64)
 """Limits of one question to the solver: nodes end a hard one, so that the same seed gives the same rows."""
 
 
@@ -96,7 +96,7 @@ class Mutation:
         """Return values a small step away, at least one unit for whole numbers, clipped to the box."""
         space = self.space
         low, high = space.lower[variable], space.upper[variable]
-        step = NEARBY * (high - low) * rng.standard_normal(len(value))
+        step = SMALL_STEP * (high - low) * rng.standard_normal(len(value))
         whole = space.query.schema.domain.integer[variable]
         step = np.where(whole, np.copysign(np.maximum(np.rint(np.abs(step)), 1), step), step)
         return np.clip(value + step, low, high)
@@ -134,7 +134,7 @@ class Nearest:
         )
         from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
 
-        k = min(NEAREST, len(pool.x) - 1)
+        k = min(MAX_NEIGHBOURS, len(pool.x) - 1)
         move = cls(
             pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=categories,
             table=np.full((len(pool.x), k), -1),
@@ -212,16 +212,16 @@ class SolverSeeds:
         }
         query = IndividualFairness(network=space.query.network, schema=schema, protected=[space.query.protected[flipped]], box=box)
         self.asked += 1
-        verdict = verify(query, budget=BUDGET, method="bnb")
+        verdict = verify(query, budget=SEED_BUDGET, method="bnb")
         if verdict.witness is None:
             return None
         self.found += 1
         return np.array([schema.raw_value(name, value) for name, value in verdict.witness.x.items()])
 
     def _part(self, around: Array) -> tuple[Array, Array]:
-        """Return the ends (V,) of a part of the box around a row: its numbers within REACH, categories as they are."""
+        """Return the ends (V,) of a part of the box around a row: its numbers within SEED_REACH, categories as they are."""
         space = self.space
         number = np.array([feature.numeric for feature in space.query.schema.features])
-        radius = np.where(number, REACH * (space.upper - space.lower), 0.0)
+        radius = np.where(number, SEED_REACH * (space.upper - space.lower), 0.0)
         radius = np.where(space.query.schema.domain.integer, np.floor(radius), radius)
         return np.maximum(space.lower, around - radius), np.minimum(space.upper, around + radius)
