@@ -174,7 +174,7 @@ def certify_consistency(
             part = candidates[start : start + max(1, int(min(PAIRS_AT_ONCE, SHARE * deadline.left() / seconds_needed)))]
             start += len(part)
             regions = boxes(schema, raw[audit.individual[part]], delta), boxes(schema, other[audit.counterpart[part]], delta)
-            yield delayed(_settled)(common, part, baseline[audit.individual[part]], regions, deadline)
+            yield delayed(_decide_batch)(common, part, baseline[audit.individual[part]], regions, deadline)
 
     for part, settled in as_done(batches(), jobs):
         for k, pair in zip(part.tolist(), settled, strict=True):
@@ -229,7 +229,7 @@ class _Common:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Settled:
+class _PairResult:
     """The result for one pair.   tree: its proof, None without one.   reason: why there is none.   bound: of the score, NaN without
     proof."""
 
@@ -239,18 +239,18 @@ class _Settled:
     boxes: int
 
 
-def _settled(
+def _decide_batch(
     common: Shared[_Common], part: Integers, baseline: Array, regions: tuple[tuple[Array, Array], tuple[Array, Array]],
     deadline: Deadline,
-) -> tuple[Integers, list[_Settled]]:
+) -> tuple[Integers, list[_PairResult]]:
     """Decide the pairs with these numbers; runs in any process."""
     run = common.value
     with threadpool_limits(limits=1):
         pairs = _decided(run.network, run.schema, baseline, regions, run.threshold, run.most, clock.now() + deadline.left())
     return part, [
-        _Settled(tree=pair.tree.tree(), reason="", bound=pair.bound, boxes=pair.boxes)
+        _PairResult(tree=pair.tree.tree(), reason="", bound=pair.bound, boxes=pair.boxes)
         if pair.proved
-        else _Settled(tree=None, reason=pair.reason or TIME, bound=np.nan, boxes=pair.boxes)
+        else _PairResult(tree=None, reason=pair.reason or TIME, bound=np.nan, boxes=pair.boxes)
         for pair in pairs
     ]
 
@@ -295,7 +295,7 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
             if bound < threshold:
                 pair.near[node] = bound, *pair.open.pop(node)
     complete = [pair for pair in pairs if pair.proved]
-    bounds_of = iter(_replayed(network, domain, [part for pair in complete for _, *both in pair.near.values() for part in both]))
+    bounds_of = iter(_rechecked(network, domain, [part for pair in complete for _, *both in pair.near.values() for part in both]))
     for pair in complete:
         proved_parts, pair.near = pair.near, {}
         for node, (bound, a, b) in proved_parts.items():
@@ -305,7 +305,7 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
                 pair.open[node] = a, b
 
 
-def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[ExplanationBounds]:
+def _rechecked(network: Network, domain: Domain, parts: list[SubBox]) -> list[ExplanationBounds]:
     """Return the checker's bounds of each part, with room for the rounding of another order of summation."""
     missing = {id(part): part for part in parts if part.replayed is None}
     for slices in sorted({part.slices for part in missing.values()}):
@@ -328,7 +328,7 @@ def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: flo
     for k, pair in enumerate(pairs):
         chosen.append([])
         for node, (a, b) in pair.open.items():
-            chosen_part = _to_cut(network, schema, a, b, cuts)
+            chosen_part = _part_to_refine(network, schema, a, b, cuts)
             if chosen_part is None or (pair.boxes >= max_boxes and len(cuts[id(chosen_part)].lower) > 1):
                 pair.reason = DECISION if None in (a.decision, b.decision) else SCORE
                 break
@@ -336,7 +336,7 @@ def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: flo
                 requested[id(chosen_part)] = chosen_part, k
                 pair.boxes += len(cuts[id(chosen_part)].lower)
             chosen[-1].append((node, chosen_part is a))
-    parts = _bounded_again(network, schema, [chosen_part for chosen_part, k in requested.values() if pairs[k].reason is None], cuts)
+    parts = _bound_again(network, schema, [chosen_part for chosen_part, k in requested.values() if pairs[k].reason is None], cuts)
     for pair, picked in zip(pairs, chosen, strict=True):
         if pair.reason is not None:
             continue
@@ -352,7 +352,7 @@ def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: flo
     _close(network, schema.domain, [pair for pair in pairs if pair.reason is None], threshold)
 
 
-def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[int, _Cut]) -> SubBox | None:
+def _part_to_refine(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[int, _Cut]) -> SubBox | None:
     """Return the part of the two to refine, and put its refinement into `cuts`. None if neither can be refined further."""
     undecided = [part for part in (a, b) if part.decision is None]
     order = sorted(undecided or (a, b), key=lambda part: -part.spread)
@@ -368,7 +368,7 @@ def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[i
     return None
 
 
-def _bounded_again(network: Network, schema: Schema, parts: list[SubBox], cuts: dict[int, _Cut]) -> dict[int, list[SubBox]]:
+def _bound_again(network: Network, schema: Schema, parts: list[SubBox], cuts: dict[int, _Cut]) -> dict[int, list[SubBox]]:
     """Return the new parts in the place of each old one, by its identity; parts with equally many slices share a batch."""
     result: dict[int, list[SubBox]] = {}
     depth = {id(part): part.cuts + len(cuts[id(part)].lower) - 1 for part in parts}

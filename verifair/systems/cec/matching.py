@@ -231,7 +231,7 @@ def match_within(
             chosen = np.full(len(pending), -1)
             for chunk, rows in nearest.each():
                 for i in chunk[has_match[chunk]]:
-                    chosen[i] = cell[_other(rows, identity, identity_of[pending[i]], draws[i])]
+                    chosen[i] = cell[_draw_other(rows, identity, identity_of[pending[i]], draws[i])]
             row.put(pending, chosen)
             distance.put(pending, nearest.distance[nearest.who])
             equal.put(pending, n_candidates)
@@ -251,7 +251,7 @@ def _merits(reference: Reference, people: People) -> tuple[tuple[Array, Integers
     return pool, pool if people is reference.people else reference.merit(people)
 
 
-def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
+def _draw_other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
     """Return number `draw` among the `rows` whose identity is not `own`."""
     start = 0
     while True:  # the first few nearly always suffice, and the whole list may be long

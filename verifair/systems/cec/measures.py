@@ -45,7 +45,7 @@ def interval(audit: ComparedPairs, values: Array) -> Interval:
     """
     mean = float(values.mean())
     square = _squared_error((made(len(values), float, lambda part: (values[part] - mean) / len(values)), *_persons(audit)))
-    count = mean * (1 - mean) / square if square else _independent(audit)
+    count = mean * (1 - mean) / square if square else _effective_pairs(audit)
     low, high = wilson(np.array(mean), count, Z)
     return Interval(mean=mean, low=float(low), high=float(high))
 
@@ -56,7 +56,7 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
 
     Over people that have both scores; NaN if nobody has.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
-    has_other, has_within = _among(audit.individual, control.individual), _among(control.individual, audit.individual)
+    has_other, has_within = _is_member(audit.individual, control.individual), _is_member(control.individual, audit.individual)
     if not has_other.any():
         return Interval(mean=np.nan, low=np.nan, high=np.nan)
     person, score = audit.individual, control.score if has_within.all() else taken(control.score, np.flatnonzero(has_within))
@@ -73,12 +73,12 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
     mean, half_width = across_mean - within_mean, Z * float(np.sqrt(square))
     low, high = max(mean - half_width, -1.0), min(mean + half_width, 1.0)
     if not square:  # as in `interval`, taking the people as different: no narrower
-        ends = newcombe(np.array(across_mean), _independent(audit), np.array(within_mean), _independent(control), Z)
+        ends = newcombe(np.array(across_mean), _effective_pairs(audit), np.array(within_mean), _effective_pairs(control), Z)
         low, high = (float(end) for end in ends)
     return Interval(mean=mean, low=low, high=high)
 
 
-def _among(numbers: Integers, others: Integers) -> Booleans:
+def _is_member(numbers: Integers, others: Integers) -> Booleans:
     """Return (M,) True for each of some numbers from 0 that is among the others."""
     is_member = np.zeros(1 + max(int(numbers.max(initial=-1)), int(others.max(initial=-1))), dtype=bool)
     is_member[others] = True
@@ -137,7 +137,7 @@ def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
     return square if square > ROUNDING**2 else 0.0
 
 
-def _independent(audit: ComparedPairs) -> float:
+def _effective_pairs(audit: ComparedPairs) -> float:
     """Return Kish's effective number of pairs: the pairs of one person, or with one counterpart, are taken as equal."""
     counts = (np.bincount(side).astype(float) for side in (audit.individual, audit.counterpart))
     return min(float(count.sum() ** 2 / (count @ count)) for count in counts)

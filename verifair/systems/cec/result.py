@@ -415,7 +415,7 @@ def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) ->
         "counterpart": _row_names(matches.row, asked.reference_rows), "distance": matches.distance, "ties": matches.ties,
     }
     if inner is not None:
-        within = _spread(inner.score, inner.individual, len(audit.people))
+        within = _scatter(inner.score, inner.individual, len(audit.people))
         columns["score within"] = made(count, float, lambda part: within[person[part]])
     regime = made(len(audit.pair), np.int8, lambda part: places(audit, part))
     measured: dict[str, Any] = {
@@ -424,12 +424,12 @@ def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) ->
     }
     words = {"regime": tuple(REGIMES), "decision": class_names, "its decision": class_names}
     for name, values in measured.items():
-        spread = _spread(values, audit.pair, count)
+        spread = _scatter(values, audit.pair, count)
         columns[name] = _words(spread, words[name]) if name in words else spread
     return pd.DataFrame(columns, copy=False)
 
 
-def _spread(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
+def _scatter(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
     """Return (count,) with the values (M,) at their places, ascending; elsewhere NaN, or -1 for whole numbers."""
     if len(place) == count:
         return values
@@ -451,7 +451,7 @@ def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, sele
     pairs = replace_pairs(audit, np.flatnonzero(selected[audit.pair]))
     distance, ties = matches.distance[selected], matches.ties[pairs.pair]
     measured = len(pairs.pair) > 0
-    within, beyond = _beyond(pairs, inner)
+    within, beyond = _group_excess(pairs, inner)
     return GroupFindings(
         name=name, people=len(np.unique(matches.individual[selected])), pairs=int(selected.sum()), matched=len(pairs.pair),
         distance=(float(np.median(distance)), float(np.quantile(distance, 0.9)), float(distance.max())),
@@ -464,7 +464,7 @@ def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, sele
     )
 
 
-def _beyond(pairs: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
+def _group_excess(pairs: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
     """Return the mean score of these people within their group, and the excess of their scores across groups."""
     kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, pairs.individual))
     if inner is None or not len(kept):

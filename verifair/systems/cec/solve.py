@@ -67,7 +67,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
                     network, schema, measured, asked.reference, asked.people, settings.certify, budget=work.budget(),
                     jobs=work.jobs, progress=progress,
                 )
-            certified = CertifiedPairs.of(consistency, measured, asked, **_saved(consistency, work))
+            certified = CertifiedPairs.of(consistency, measured, asked, **_save_proofs(consistency, work))
         except KeyboardInterrupt:
             interrupted = parts.told("what was measured until then is kept")
     parts.whole = interrupted is None
@@ -77,14 +77,14 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     )
 
 
-def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
+def _save_proofs(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
     """Write the certificate where the user asked for it; return the file and a note about it."""
     file, note = work.save_proof(found.certificate if found.certified.any() else None, "no pair was certified")
     return {"file": file, "note": note}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Read:
+class _TablePeople:
     """People of a table, without the table.   rows: names in the table.   audit: (N,) True for audited rows; audited: these in
     words."""
 
@@ -95,7 +95,7 @@ class _Read:
     dropped: int
 
 
-def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None = None) -> _Read:
+def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None = None) -> _TablePeople:
     """Read the people chunk by chunk.   names: as in `people_of`. Raises QueryError, DataError, SchemaError."""
     schema, rows = subject.schema, subject.data
     labels = None if rows is None else schema.label_names(rows.chunks())
@@ -107,7 +107,7 @@ def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None
 
         row_names, audit, audited, dropped = zip(*read_rows(settings, subject, "cec", read, rows), strict=True)
         people = gathered.people(names)
-    return _Read(
+    return _TablePeople(
         people=people, rows=row_names[0].append(list(row_names[1:])), audit=np.concatenate(audit), audited=audited[0],
         dropped=sum(dropped),
     )
@@ -129,7 +129,7 @@ def _audited(settings: CecSettings, subject: Subject, seed: int) -> Audited:
             raise
         raise DataError(f"--reference {settings.reference}: {error}") from None
     audited = audited or _read(settings, subject, pool.people.names)
-    chosen, words = _chosen(audited, settings.rows, seed)
+    chosen, words = _audited_rows(audited, settings.rows, seed)
     return Audited(
         schema=schema, people=audited.people.take(chosen), reference=reference, rows=audited.rows[chosen], reference_rows=pool.rows,
         words=words, apart=settings.reference, dropped=audited.dropped + (0 if pool is audited else pool.dropped),
@@ -137,7 +137,7 @@ def _audited(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     )
 
 
-def _chosen(table: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
+def _audited_rows(table: _TablePeople, sample: int | None, seed: int) -> tuple[Integers, str]:
     """Return the positions of the audited rows, and a description of them."""
     audited = np.flatnonzero(table.audit)
     if sample is None or sample >= len(audited):

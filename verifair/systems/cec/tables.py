@@ -47,7 +47,7 @@ REASON_WORDS = {
 def show(result: CecResult, console: Console) -> None:
     """Print groups, threshold, features and people to review; then the choices that the figures depend on, and the certified
     pairs."""
-    console.print(_about(result), soft_wrap=True)
+    console.print(_audit_line(result), soft_wrap=True)
     console.print(overview(result))
     console.print(legend(), soft_wrap=True)
     if len(result.groups) > MAX_COLUMNS + 1:
@@ -84,7 +84,7 @@ def write(result: CecResult, folder: Path) -> None:
         (folder / "certified.csv").unlink(missing_ok=True)
 
 
-def _about(found: CecResult) -> str:
+def _audit_line(found: CecResult) -> str:
     asked = found.asked
     pool = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
     dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
@@ -131,7 +131,7 @@ def where(delta: float) -> str:
 def overview(found: CecResult) -> Grid:
     """Return the table of the answer: everybody and each group in a column, or, if there are many groups, in a line."""
     if len(found.groups) > MAX_COLUMNS + 1:
-        return _short(found.groups, found.query.protected)
+        return _short_overview(found.groups, found.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column("")
     for group in found.groups:
@@ -159,7 +159,7 @@ def overview(found: CecResult) -> Grid:
     return grid
 
 
-def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
+def _short_overview(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column(", ".join(protected), min_width=9, overflow="fold")
     for column in ("people", "matched", "CEC", "within", "PFR", *REGIMES):

@@ -28,7 +28,7 @@ def groups_under(
     """
     if not do:
         raise QueryError("do: no protected attribute; name one with the value of those who are not protected, such as sex = Male")
-    codes, words = zip(*(_coded(frame, name, value) for name, value in do.items()), strict=True)
+    codes, words = zip(*(_codes(frame, name, value) for name, value in do.items()), strict=True)
     code = np.column_stack(codes)
     test, protected = (code == 0).all(axis=1), (code != 0).all(axis=1)
     if not protected.any():
@@ -49,7 +49,7 @@ def groups_under(
     return tuple(labels[n] for n in kept), group, test
 
 
-def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
+def _codes(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
     """Return (N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
     if list(frame.columns).count(name) != 1:
         known = ", ".join(map(str, frame.columns))

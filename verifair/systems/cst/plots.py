@@ -66,7 +66,7 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
             stem = file_name(name)
             out[f"{folder}figure2-left-{stem}.png"] = partial(distribution, name, test.before(name), test.tilde[name], population)
             if cases:
-                out[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_around(cases[:MAX_CASES], name), scales)
+                out[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_group_values(cases[:MAX_CASES], name), scales)
         for robust in (robust for robust in result.sensitivity if robust.name == test.name):
             out[f"{folder}sensitivity.png"] = partial(overturned, robust)
         for case in cases:
@@ -74,7 +74,7 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
     return out
 
 
-def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _group_values(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return an attribute of everybody in the groups of these cases, and of the complainants and their counterfactuals."""
     people = pd.concat(
         [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.said[name]}) for case in cases],

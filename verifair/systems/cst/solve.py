@@ -156,10 +156,10 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     """
     _check_certify(settings, subject)
     with Parts.of(work) as parts:
-        return _solved(settings, subject, work, parts)
+        return _solve(settings, subject, work, parts)
 
 
-def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts) -> CstResult:
+def _solve(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts) -> CstResult:
     test = testing(settings, subject, work)
     case_rows = named_cases(test, settings.case)
     _check_linear(test, settings)
@@ -170,12 +170,12 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
     notes: list[str] = []
     stopped = False
     try:
-        _test(test, settings, work, tests, parts)
+        _run_tests(test, settings, work, tests, parts)
         if settings.sensitivity:
             robust, timed_out = _robustness(test, tests, work)
             notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if timed_out else []
         if settings.certify is not None:
-            proved = _certified(settings.certify, subject, test, [result.found.do for result in tests], work)
+            proved = _certify(settings.certify, subject, test, [result.found.do for result in tests], work)
     except KeyboardInterrupt:
         if not tests:
             note = "" if parts.again else ": nothing is kept"
@@ -185,7 +185,7 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
     if unmeasured:
         names = "), do(".join(unmeasured)
         notes.insert(0, f"What chance finds (--chance) was not finished for do({names}): there was no time.")
-    undrawn = "" if settings.draws is None else ", ".join(_undrawn(settings.draws, tests))
+    undrawn = "" if settings.draws is None else ", ".join(_missing_draws(settings.draws, tests))
     notes += [f"Of the {settings.draws} draws asked for there are {undrawn}: there was no time for more."] if undrawn else []
     if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
@@ -204,7 +204,7 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
     )
 
 
-def _test(test: SituationTesting, settings: CstSettings, work: Work, results: list[Intervention], parts: Parts) -> None:
+def _run_tests(test: SituationTesting, settings: CstSettings, work: Work, results: list[Intervention], parts: Parts) -> None:
     """Test the interventions in turn and append the results to `results`, whole tests only. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
@@ -242,7 +242,7 @@ def _redraw(test: SituationTesting, draws: int, work: Work, results: list[Interv
             results[-1] = result.model_copy(update={"draws": drawn_cases})
 
 
-def _undrawn(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
+def _missing_draws(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
     """Yield a line for each intervention with fewer draws than asked for (the test itself counts as one)."""
     for test in tests:
         count = 1 if test.draws is None else len(test.draws.seeds)
@@ -263,7 +263,7 @@ def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Wor
     return results, False
 
 
-def _certified(
+def _certify(
     level: float, subject: CstSubject, test: SituationTesting, interventions: Sequence[Mapping[str, Any]], work: Work
 ) -> list[CertifiedDecisions]:
     """Certify the complainants of each intervention, in equal shares of the time that is left, and save the proofs.

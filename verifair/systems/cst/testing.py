@@ -191,13 +191,13 @@ class Claims:
     @cached_property
     def low(self) -> Array:
         """The interval's lower end."""
-        return self._end(False, slice(None))
+        return self._lower_limit(False, slice(None))
 
     @cached_property
     def high(self) -> Array:
-        return -self._end(True, slice(None))
+        return -self._lower_limit(True, slice(None))
 
-    def _end(self, better: bool, mask: Booleans | slice) -> Array:
+    def _lower_limit(self, better: bool, mask: Booleans | slice) -> Array:
         """The lower end of the interval of delta, or of -delta."""
         control = self.p_control[mask], self.n_control[mask]
         test = self.p_test[mask], self.n
@@ -222,7 +222,7 @@ class Claims:
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
         result = self.positive.copy()  # for the cases alone: intervals take most of the time when there are many k
-        result[self.positive] = terms.exceeded(self._end(terms.direction == "positive", self.positive))
+        result[self.positive] = terms.exceeded(self._lower_limit(terms.direction == "positive", self.positive))
         return result
 
 
@@ -407,7 +407,7 @@ def situation_test(
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
         centers=centers, centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
     )
-    return _valued(situations)
+    return _with_value(situations)
 
 
 def with_counterfactuals(
@@ -432,7 +432,7 @@ def with_counterfactuals(
         counter[:, moved] = negatives(
             found.test_pool, tilde[moved], (k,), ties=found.ties, threads=threads, literal=own, parts=parts
         )
-    return _valued(replace(
+    return _with_value(replace(
         found, k=(k,), control=found.control[[i]], standard=found.standard[[i]], sizes=found.sizes[[i]], counterfactual=counter,
         refused_tilde=None if decisions is None else ~decisions, centers_tilde=tilde, literal_tilde=literal,
     ))
@@ -447,6 +447,6 @@ def _own_scale(metric: Metric, frame: pd.DataFrame, complainants: Integers, coun
     return replace(scaled, levels=metric.levels)  # a category may be absent there; both must use the same coordinates
 
 
-def _valued(found: Situations) -> Situations:
+def _with_value(found: Situations) -> Situations:
     claims = found.claims("CST" if "CST" in found.methods else "CST w/o", min(found.k))
     return replace(found, value=float(claims.positive.mean()))

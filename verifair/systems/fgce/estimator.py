@@ -321,14 +321,14 @@ class GroupCounterfactuals(TableEstimator):
                 self.stranded_[name] = len(nodes)
                 continue
             try:
-                self.groups_[name] = self._solved(name, nodes, instance, prove)
+                self.groups_[name] = self._solve_group(name, nodes, instance, prove)
             except QueryError as error:
                 problems.append(f"{name}: {error}")
         if problems:
             raise QueryError("\n".join(problems))
         tell("groups", len(negatives), len(negatives))
 
-    def _solved(self, name: str, negatives: Integers, instance: Instance, prove: Prove | None) -> Group:
+    def _solve_group(self, name: str, negatives: Integers, instance: Instance, prove: Prove | None) -> Group:
         budget, robust, short = Budget(seconds=self.seconds), None, None
         try:
             if prove is not None:

@@ -97,14 +97,14 @@ def certify_robust(
     for done, value in enumerate(deltas):
         open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
         seconds = max(deadline - clock.now(), 1e-3) / (len(deltas) - done)
-        new_answers = _answers(query, raw[open_rows], value, method, _with(budget, seconds)) if len(open_rows) else []
+        new_answers = _answers(query, raw[open_rows], value, method, _with_seconds(budget, seconds)) if len(open_rows) else []
         found[value] = refuted | dict(zip(open_rows.tolist(), new_answers, strict=True))
         refuted = {row: answers for row, answers in found[value].items() if _status(answers) is Status.VIOLATED}
         if progress is not None:
             progress((done + 1) * len(raw), len(deltas) * len(raw))
     keys = [(row, value) for row in range(len(raw)) for value in deltas]
     lines = [_line(schema, row, value, found[value][row], [found[d][row] for d in deltas if d < value]) for row, value in keys]
-    decided = [proof for row, value in keys for proof in _decided(raw[row], value, found[value][row], _favoured(query)[0])]
+    decided = [proof for row, value in keys for proof in _proofs_of(raw[row], value, found[value][row], _favoured(query)[0])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
@@ -170,7 +170,7 @@ def _favoured(query: Robustness) -> tuple[int, ...]:
     return outcome.favoured(network.outputs) if network.outputs > 2 else (outcome.good,)
 
 
-def _with(budget: Budget, seconds: float) -> Budget:
+def _with_seconds(budget: Budget, seconds: float) -> Budget:
     return Budget(seconds=seconds, nodes=budget.nodes, memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed)
 
 
@@ -183,7 +183,7 @@ def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto"
     for k, loser in enumerate(losers):
         problem = robustness_problem(query.network, query.schema, raw, delta, None, (winner, loser))
         seconds = max(deadline - clock.now(), 1e-3) / (len(losers) - k)
-        for row, (answer,) in zip(result, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
+        for row, (answer,) in zip(result, solve(problem, method=method, budget=_with_seconds(budget, seconds)), strict=True):
             row[loser] = answer
     return result
 
@@ -215,7 +215,7 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
     }
 
 
-def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: int) -> Iterator[Proof | RowStatement]:
+def _proofs_of(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: int) -> Iterator[Proof | RowStatement]:
     """Yield the proof or refutation that the positive class beats each other one, or the statement alone if it is open.
 
     A refuted row yields only its refutation: its answers may come from a smaller delta, where a witness counts and a proof does

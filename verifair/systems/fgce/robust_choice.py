@@ -118,12 +118,12 @@ class _RobustSearch:
 
     def run(self) -> RobustChoice:
         reduced = self.instance
-        while self._left() > 0:
+        while self._seconds_left() > 0:
             optimum = self._optimum(reduced)
             self._ask(optimum.chosen)
             proved = np.array([node for node in optimum.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
             if len(proved) == len(optimum.chosen) or self._serves(optimum, proved):
-                self._offer(replace(optimum, chosen=proved))
+                self._keep_best(replace(optimum, chosen=proved))
                 if not self.late or self.rounds > 1:
                     break
             self._ask_ahead(reduced, optimum)
@@ -133,7 +133,7 @@ class _RobustSearch:
             self.best = self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True)
         return self._answer(self.best)
 
-    def _offer(self, found: Centers | Coverage) -> None:
+    def _keep_best(self, found: Centers | Coverage) -> None:
         """Keep an answer, all proved, unless an earlier round's is better."""
         if isinstance(found, Centers):
             better = not isinstance(self.best, Centers) or found.cost < self.best.cost
@@ -142,7 +142,7 @@ class _RobustSearch:
         if better:
             self.best = found
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self.deadline - clock.now()
 
     def _with_status(self, status: Status) -> list[int]:
@@ -153,7 +153,7 @@ class _RobustSearch:
         if reduced.size < self.count:
             raise self._too_few(reduced, out_of_time)
         self.rounds += 1
-        started, seconds = clock.now(), max((FIRST_SHARE if self.rounds == 1 else LATER_SHARE) * self._left(), 1.0)
+        started, seconds = clock.now(), max((FIRST_SHARE if self.rounds == 1 else LATER_SHARE) * self._seconds_left(), 1.0)
         try:
             optimum = self._solved(reduced, seconds) if reduced.blocks else EMPTY_CHOICE
         except QueryError as error:
@@ -177,7 +177,7 @@ class _RobustSearch:
         """Ask about the chosen candidates with the full budget; those that are not decided are dropped."""
         new = [int(node) for node in chosen if self.asked.get(int(node), Status.UNKNOWN) is Status.UNKNOWN]
         if new:
-            proved = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
+            proved = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._seconds_left() / 2, 1e-3)))
             self.asked |= dict(zip(new, proved, strict=True))
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
@@ -195,7 +195,7 @@ class _RobustSearch:
         candidates = reduced.columns[unasked][np.argsort(-serves[unasked], kind="stable")][:max_count]
         if len(candidates):
             nodes = min(AHEAD_NODES, self.budget.nodes or AHEAD_NODES)
-            proved = self.prove(candidates, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
+            proved = self.prove(candidates, replace(self.budget, seconds=max(self._seconds_left() / 2, 1e-3), nodes=nodes))
             self.asked |= dict(zip(candidates.tolist(), proved, strict=True))
 
     def _serves(self, found: Centers | Coverage, proved: Integers) -> bool:
@@ -209,9 +209,9 @@ class _RobustSearch:
         return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else up_to(self.max_cost)
 
     def _answer(self, found: Centers | Coverage) -> RobustChoice:
-        if self.undecided and self._left() > 0:
+        if self.undecided and self._seconds_left() > 0:
             with suppress(QueryError, Unfinished):  # nothing found in time: the bound is unchanged
-                self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._left()))
+                self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._seconds_left()))
         bound = self.bound
         if isinstance(found, Centers):
             found = replace(found, lower=min(-np.inf if bound is None else bound, found.cost))

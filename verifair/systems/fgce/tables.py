@@ -44,7 +44,7 @@ MAX_VERDICTS = 40
 def show(result: FgceResult, console: Console) -> None:
     """Print the overview, each group's counterfactuals and subgroups, and, with measures, the comparison of groups."""
     fitted, query, measured = result.fitted, result.query, result.measures
-    console.print(_about(result))
+    console.print(_graph_line(result))
     console.print(overview(result.groups, k=query.k, cost=query.cost, factuals=query.factuals))
     for group in result.groups:
         if group.short is not None:
@@ -61,7 +61,7 @@ def show(result: FgceResult, console: Console) -> None:
     if result.re_evaluated is not None and any(group.advice for group in result.groups):
         if result.robust is not None:
             console.print(robust_grid(result, result.robust))
-        for line in _of_network(result, result.re_evaluated):
+        for line in _network_lines(result, result.re_evaluated):
             console.print(line, soft_wrap=True)
     if measured is not None:
         _show_burden(measured, result.groups, console)
@@ -74,7 +74,7 @@ def show(result: FgceResult, console: Console) -> None:
         console.print(_grid(title, methods_table(result.compared), lines=False))
         if (missing := len(METHODS) * len(result.groups) - len(result.compared)) > 0:
             console.print(f"{missing} methods were not asked in this time; raise --timeout.")
-    console.print(_closing(result), soft_wrap=True)
+    console.print(_closing_line(result), soft_wrap=True)
     if result.note:
         console.print(result.note, soft_wrap=True)
 
@@ -82,7 +82,7 @@ def show(result: FgceResult, console: Console) -> None:
 def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table, for tables that are not empty."""
     out = {
-        "groups": pd.DataFrame([_flat(group) for group in result.groups]),
+        "groups": pd.DataFrame([_flat_line(group) for group in result.groups]),
         "counterfactuals": advice_table(result.groups),
         "explanations": result.explanations,
         "subgroups": subgroup_table(result.groups),
@@ -114,7 +114,7 @@ def _by_group(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=beside(("group",), list(table.columns))).rename_axis("group").reset_index()
 
 
-def _about(result: FgceResult) -> str:
+def _graph_line(result: FgceResult) -> str:
     graph, dropped = result.graph, result.rows.dropped
     rule = "the least that leaves no row alone" if result.query.eps is None else "as given"
     return (
@@ -124,7 +124,7 @@ def _about(result: FgceResult) -> str:
     )
 
 
-def _closing(result: FgceResult) -> str:
+def _closing_line(result: FgceResult) -> str:
     words = f"Costs and shares are measured on these rows. {INTERVALS}; "
     if result.query.method == "greedy":
         return words + f"the choice is greedy's. {result.seconds:.1f} s."
@@ -133,7 +133,7 @@ def _closing(result: FgceResult) -> str:
     return words + f"proved optima are about these rows, this graph and these costs. {result.seconds:.1f} s."
 
 
-def _flat(group: GroupSummary) -> dict[str, Any]:
+def _flat_line(group: GroupSummary) -> dict[str, Any]:
     """Return a group in one line of CSV."""
     return {
         "group": group.name, "to explain": group.negatives, "hopeless": group.hopeless, "factuals": group.factuals,
@@ -174,7 +174,7 @@ def words(values: Mapping[str, Any]) -> str:
 def overview(groups: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
     """Return the answer in one table: a column for each group or, if there are many groups, a shorter line."""
     if len(groups) > MAX_COLUMNS:
-        return _short(groups)
+        return _short_overview(groups)
     frame = pd.DataFrame({
         group.name: {
             factuals.replace("-", " "): str(group.negatives),
@@ -191,7 +191,7 @@ def overview(groups: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: st
     return _grid("Group counterfactuals", frame)
 
 
-def _short(groups: Sequence[GroupSummary]) -> Grid:
+def _short_overview(groups: Sequence[GroupSummary]) -> Grid:
     lines = {
         group.name: {
             "to explain": str(group.negatives),
@@ -319,9 +319,9 @@ def _refuted_by(part: pd.DataFrame, values: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_network(result: FgceResult, decided: pd.DataFrame) -> list[str]:
+def _network_lines(result: FgceResult, decided: pd.DataFrame) -> list[str]:
     """Return the lines below the tables."""
-    lines = [_decided(decided)]
+    lines = [_decided_line(decided)]
     if result.robust is not None:
         lines += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
         lines.append(f"About the {semantics(result.fitted.model)}.")
@@ -338,7 +338,7 @@ def _verdict(line: Any) -> str:
             return f"unknown ({line.reason})"
 
 
-def _decided(table: pd.DataFrame) -> str:
+def _decided_line(table: pd.DataFrame) -> str:
     """Return, in words, how many counterfactuals the network decides positively, and where the runtime differs."""
     rows, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
     confirmed = f"Decided again by the network: {positive} of {len(rows)} counterfactuals are positive in exact arithmetic"

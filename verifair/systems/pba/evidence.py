@@ -52,11 +52,11 @@ def certificate_of(query: PersistentBias | Robustness, table: LabelledRows, verd
             delta=tuple(float(d) for d in query.delta),
         ),
         features=tuple(feature.name for feature in query.schema.features),
-        **answered(_decided(query, table, line) for line in verdict_records(verdicts)),
+        **answered(_statement_of(query, table, line) for line in verdict_records(verdicts)),
     )
 
 
-def _decided(query: PersistentBias | Robustness, table: LabelledRows, line: Any) -> Proof | RowStatement:
+def _statement_of(query: PersistentBias | Robustness, table: LabelledRows, line: Any) -> Proof | RowStatement:
     """Return the proof or refutation of a verdict's statement, or the statement alone if it is open."""
     row, exchange = table.raw[line.row - table.start], query.exchange
     bias = line.goal in ("observed", "flipped")

@@ -37,7 +37,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
     lines = lines[lines["delta"] == delta]
     with figure(path, (10, 4), 1, 2, sharey=True) as fig:
         for axis, setting in zip(fig.axes, ("observed", "flipped"), strict=True):
-            part, groups = _largest(lines[lines["setting"] == setting])
+            part, groups = _largest_groups(lines[lines["setting"] == setting])
             share, undecided = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
             positions, width = np.arange(len(share)), BAR_SHARE / len(share.columns)
             for index, (outcome, heights) in enumerate(share.items()):
@@ -66,7 +66,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
         fig.legend(handles.values(), handles.keys(), title="outcome", loc="outside right upper")
 
 
-def _largest(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+def _largest_groups(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """Return the counts by shown group and outcome of the groups with the most rows, and how many groups have any."""
     part = shares[shares["rows"] > 0].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
     rows = part["rows"].groupby(level="shown").sum()

@@ -185,7 +185,7 @@ def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> 
                 for winner in range(count):
                     in_class = table.labels[rows] == winner
                     new = replace(first, rows=rows[in_class] + table.start, to=to[in_class], raw=table.raw[rows[in_class]])
-                    batch = _joined(waiting[winner], new)
+                    batch = _join(waiting[winner], new)
                     n_complete = len(batch.rows) // BATCH * BATCH
                     yield from _against_others(batch.take(slice(n_complete)), count)
                     waiting[winner] = batch.take(slice(n_complete, None))
@@ -193,7 +193,7 @@ def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> 
                 yield from _against_others(incomplete, count)
 
 
-def _joined(waiting: Batch, new: Batch) -> Batch:
+def _join(waiting: Batch, new: Batch) -> Batch:
     rows, to, raw = (np.concatenate([getattr(batch, name) for batch in (waiting, new)]) for name in ("rows", "to", "raw"))
     return replace(waiting, rows=rows, to=to, raw=raw)
 

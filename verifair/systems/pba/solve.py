@@ -53,7 +53,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if store is not None and store.exists():  # checked before anything is read, so that a foreign file costs no time
         with Store(store):
             pass
-    rows, words = _chosen(settings, subject, work.seed)
+    rows, words = _audited_rows(settings, subject, work.seed)
     names = list(dict.fromkeys(settings.protected))
     for name in names:
         work.say(_moves(schema, name))
@@ -119,7 +119,7 @@ def _warn(people: TableStream, work: Work) -> None:
 NO_ROWS = "the table has no rows left to ask about"
 
 
-def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:
+def _audited_rows(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:
     """Return the audited rows, and a description of them."""
     rows, words = subject.some(settings.rows, seed)
     if settings.limit is not None:

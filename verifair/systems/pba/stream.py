@@ -290,12 +290,12 @@ class TableStream:
                 buffer.append(table.take(low, low + remaining))
                 low, remaining = low + len(buffer[-1].raw), remaining - len(buffer[-1].raw)
                 if remaining == 0:
-                    yield _joined(buffer)
+                    yield _join(buffer)
                     buffer, remaining = [], rows
         if buffer:
-            yield _joined(buffer)
+            yield _join(buffer)
 
 
-def _joined(tables: Sequence[LabelledRows]) -> LabelledRows:
+def _join(tables: Sequence[LabelledRows]) -> LabelledRows:
     raw, labels = (np.concatenate([getattr(table, name) for table in tables]) for name in ("raw", "labels"))
     return replace(tables[0], raw=raw, labels=labels, _exchanged={})

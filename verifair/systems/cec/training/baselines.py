@@ -75,7 +75,7 @@ def train_decider(
 
 
 def _unconstrained(order: Order) -> TrainedDecider:
-    return TrainedDecider(method="unconstrained", network=_plain(order.people, order.loop))
+    return TrainedDecider(method="unconstrained", network=_fit_plain(order.people, order.loop))
 
 
 def _merit_only(order: Order) -> TrainedDecider:
@@ -83,7 +83,7 @@ def _merit_only(order: Order) -> TrainedDecider:
     alone."""
     people = order.people
     is_merit = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
-    network = _plain(people.fed(people.x * is_merit), order.loop)
+    network = _fit_plain(people.fed(people.x * is_merit), order.loop)
     first, *rest = network.layers
     return TrainedDecider(
         method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * is_merit), *rest), rounding=None)
@@ -92,13 +92,13 @@ def _merit_only(order: Order) -> TrainedDecider:
 
 def _dir(order: Order) -> TrainedDecider:
     repair = Repair.of(order.people, order.columns.numbers, order.columns.sensitive)
-    return TrainedDecider(method="dir", network=_plain(repair.apply(order.people), order.loop), repair=repair)
+    return TrainedDecider(method="dir", network=_fit_plain(repair.apply(order.people), order.loop), repair=repair)
 
 
 def _hardt(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.by_fairlearn import equalized_odds_rule  # imports fairlearn
 
-    network = _plain(order.people, order.loop)
+    network = _fit_plain(order.people, order.loop)
     return TrainedDecider(method="hardt", network=network, rule=equalized_odds_rule(network, order.people))
 
 
@@ -107,7 +107,7 @@ def _agarwal(order: Order) -> TrainedDecider:
     from verifair.training.objectives import CrossEntropy
 
     def train(x: Array, labels: Integers, weights: Array) -> Network:
-        return _fitted(x, order.loop, CrossEntropy(labels, weights=weights))
+        return _fit_network(x, order.loop, CrossEntropy(labels, weights=weights))
 
     mixture = reduce(order.people, train)
     note = f"{len(mixture.networks)} networks of {mixture.trainings} trained in {ROUNDS} rounds"
@@ -117,13 +117,13 @@ def _agarwal(order: Order) -> TrainedDecider:
 def _adversarial(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.objectives import Adversarial  # imports torch
 
-    return TrainedDecider(method="adversarial", network=_fitted(order.people.x, order.loop, Adversarial(order.people)))
+    return TrainedDecider(method="adversarial", network=_fit_network(order.people.x, order.loop, Adversarial(order.people)))
 
 
 def _lagrangian(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.objectives import Lagrangian  # imports torch
 
-    return TrainedDecider(method="lagrangian", network=_fitted(order.people.x, order.loop, Lagrangian(order.people)))
+    return TrainedDecider(method="lagrangian", network=_fit_network(order.people.x, order.loop, Lagrangian(order.people)))
 
 
 def _cec(order: Order) -> TrainedDecider:
@@ -134,7 +134,7 @@ def _cec(order: Order) -> TrainedDecider:
     reference = Reference.of(people, order.columns.merit)
     within = match_within(reference, people, tau=terms.tau) if terms.lambda_excess else None
     objective = CecObjective(CrossEntropy(people.labels), reference, match(reference, people, tau=terms.tau), terms, within)
-    return TrainedDecider(method="cec", network=_fitted(people.x, order.loop, objective))
+    return TrainedDecider(method="cec", network=_fit_network(people.x, order.loop, objective))
 
 
 def _excess(order: Order) -> TrainedDecider:
@@ -153,14 +153,14 @@ METHODS: dict[str, Callable[[Order], TrainedDecider]] = {
 }
 
 
-def _plain(people: People, loop: Loop) -> Network:
+def _fit_plain(people: People, loop: Loop) -> Network:
     """Train a network for prediction alone."""
     from verifair.training.objectives import CrossEntropy  # imports torch
 
-    return _fitted(people.x, loop, CrossEntropy(people.labels))
+    return _fit_network(people.x, loop, CrossEntropy(people.labels))
 
 
-def _fitted(x: Array, loop: Loop, objective: Objective) -> Network:
+def _fit_network(x: Array, loop: Loop, objective: Objective) -> Network:
     from verifair.training.fit import fit  # imports torch
 
     return network_of(fit(x.astype(np.float32), loop, objective)[0])

@@ -83,7 +83,7 @@ class FlooredObjective(CecObjective):
         super().__init__(prediction, reference, matches, consistency, within)
         self.strength, self.kept, self.least, self.seen = START, plain, np.inf, 0
         self.asked_x, self.asked_labels = held_out.x.astype(np.float32), held_out.labels
-        auc, variance = self._decided(plain)
+        auc, variance = self._auc_and_variance(plain)
         self.auc, self.variance = auc - (consistency.auc_loss or 0.0), variance * consistency.variance_share
         sample = held_out.take(np.arange(len(held_out))[:: max(len(held_out) // MAX_SAMPLE, 1)])
         across, control = match(reference, sample, tau=consistency.tau), match_within(reference, sample, tau=consistency.tau)
@@ -99,7 +99,7 @@ class FlooredObjective(CecObjective):
             return
         self.seen = 0
         weights = network.weights()
-        auc, variance = self._decided(weights)
+        auc, variance = self._auc_and_variance(weights)
         if auc < self.auc or variance < self.variance:
             self.strength *= DECAY
             return
@@ -109,7 +109,7 @@ class FlooredObjective(CecObjective):
             self.least, self.kept = total, weights
         self.strength = min(self.strength * GROWTH, MAX_STRENGTH)
 
-    def _decided(self, weights: Weights) -> tuple[float, float]:
+    def _auc_and_variance(self, weights: Weights) -> tuple[float, float]:
         """Return AUC and variance of the probability on the people set apart."""
         z = forward(weights, self.asked_x).astype(np.float64)
         margin = z[:, 1] - z[:, 0]

@@ -65,7 +65,7 @@ class NodeSection(TomlSection):
 
     @model_validator(mode="after")
     def _fits_together(self) -> NodeSection:
-        for key, reason in self._idle():
+        for key, reason in self._unused_keys():
             if key in self.model_fields_set:
                 raise ValueError(f"{key} {reason}; drop it")
         for key, names in (("coefficients", self.coefficients or {}), ("errors", self.errors or {}), ("reference", self.reference)):
@@ -77,7 +77,7 @@ class NodeSection(TomlSection):
             raise ValueError(f"coefficients leave out the parent {lacking[0]!r}; give each parent one, or none to have them fitted")
         return self
 
-    def _idle(self) -> list[tuple[str, str]]:
+    def _unused_keys(self) -> list[tuple[str, str]]:
         """Return the keys that this mechanism does not use, each with the reason."""
         unused = []
         if not self.parents:
@@ -174,14 +174,14 @@ class CausalFile:
     @property
     def network_path(self) -> Path | None:
         """Raises SchemaError for a path that leaves the file's folder."""
-        return self._inside("network", self.decision.network)
+        return self._resolved("network", self.decision.network)
 
     @property
     def schema_path(self) -> Path | None:
         """Raises SchemaError for a path that leaves the file's folder."""
-        return self._inside("schema", self.decision.network_schema)
+        return self._resolved("schema", self.decision.network_schema)
 
-    def _inside(self, key: str, name: str | None) -> Path | None:
+    def _resolved(self, key: str, name: str | None) -> Path | None:
         if name is None:
             return None
         try:

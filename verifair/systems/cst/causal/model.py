@@ -120,9 +120,9 @@ class CausalModel(Shown):
         """
         causal_checks.check_attributes(self.graph, do)
         causal_checks.check_columns(frame, self.order)
-        return {name: causal_checks.known_value(name, value, self._known(frame[name])) for name, value in do.items()}
+        return {name: causal_checks.known_value(name, value, self._known_values(frame[name])) for name, value in do.items()}
 
-    def _known(self, column: pd.Series) -> pd.Series:
+    def _known_values(self, column: pd.Series) -> pd.Series:
         """Return the distinct values of a root, in this table and in the one that the model was fitted on."""
         current, fitted = _distinct(column), self.known.get(str(column.name))
         if fitted is None or is_number(current) != is_number(fitted):
@@ -157,7 +157,7 @@ class CausalModel(Shown):
         """Return the table with the columns of `do` set to its values.   do: as `check` returns it."""
         result = frame.copy(deep=False)
         for name, value in do.items():
-            result[name] = _filled(frame[name], value)
+            result[name] = _constant_column(frame[name], value)
         return result
 
     def predicted(
@@ -191,7 +191,7 @@ def _distinct(column: pd.Series) -> pd.Series:
     return pd.Series(pd.unique(column))
 
 
-def _filled(column: pd.Series, value: Any) -> pd.Series:
+def _constant_column(column: pd.Series, value: Any) -> pd.Series:
     """Return a column of the same type that holds this value in every row."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype) and value not in dtype.categories:

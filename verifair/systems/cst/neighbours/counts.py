@@ -165,7 +165,7 @@ def negatives(
     ties "heap".   progress(done) counts centers.   parts: the store of counts, CENTERS at a time.
     Raises QueryError where a k is larger than the pool.
     """
-    return _counted(pool, centers, k, own, ties, threads, literal, progress, parts)[0]
+    return _count_negatives(pool, centers, k, own, ties, threads, literal, progress, parts)[0]
 
 
 def control(
@@ -179,7 +179,7 @@ def control(
     if ties != "heap":
         counts = negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress, parts=parts)
         return counts, _sizes(k, len(centers))
-    counts, inside = _counted(pool, centers, [size + 1 for size in k], own, ties, threads, literal, progress, parts)
+    counts, inside = _count_negatives(pool, centers, [size + 1 for size in k], own, ties, threads, literal, progress, parts)
     negative = pool.own(own).negative
     return counts - (inside & negative), _sizes(k, len(centers)) + ~inside
 
@@ -188,7 +188,7 @@ def _sizes(k: Sequence[int], centers: int) -> Integers:
     return np.broadcast_to(np.asarray(k, dtype=np.int64)[:, None], (len(k), centers))
 
 
-def _counted(
+def _count_negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers | None, ties: Ties, threads: int, literal: Array | None,
     progress: Callable[[int], None] | None, parts: Parts,
 ) -> tuple[Array, Booleans]:
@@ -248,12 +248,12 @@ def _step(
     for begin in range(0, len(representatives), size):
         chunk = representatives[begin : begin + size]
         distance, point = pool.nearest(centers[subset[chunk]], width, threads)
-        near = _near(pool, distance, point, None if owners is None or ties == "heap" else owners.take(chunk))
-        edge = _edge(near, k, pool.rounding, complete=width == len(pool.points))
+        near = _points_near(pool, distance, point, None if owners is None or ties == "heap" else owners.take(chunk))
+        edge = _group_edges(near, k, pool.rounding, complete=width == len(pool.points))
         short[begin : begin + size] = edge.short
         sharing = np.flatnonzero((inverse >= begin) & (inverse < begin + size))
         local, members_of = inverse[sharing] - begin, subset[sharing]
-        found[members_of] = _shared(k, edge)[local]
+        found[members_of] = _shared_counts(k, edge)[local]
         if ties == "share":
             continue
         if owners is not None and ties == "heap":
@@ -262,13 +262,13 @@ def _step(
         for b in np.flatnonzero((edge.inside + edge.tied > k).any(axis=1) & ~edge.short).tolist():
             same = np.flatnonzero(local == b)
             center = None if literal is None else literal[members_of[same[0]]]
-            order, _ = _ranked(pool, near, edge, b, ties, limit=int(k[-1]) + 1, center=center)
+            order, _ = _ranked_rows(pool, near, edge, b, ties, limit=int(k[-1]) + 1, center=center)
             same_owners = None if owners is None else owners.take(sharing[same])
-            found[members_of[same]], inside[members_of[same]] = _by_row(pool, order, k, same_owners, left_out=ties != "heap")
+            found[members_of[same]], inside[members_of[same]] = _counts_by_row(pool, order, k, same_owners, left_out=ties != "heap")
     return short[inverse]
 
 
-def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None) -> Near:
+def _points_near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None) -> Near:
     count, bad = pool.count[point], pool.bad[point]
     if own is not None:
         is_own = point == own.point[:, None]
@@ -294,7 +294,7 @@ class Edge:
     tied_bad: Integers
 
 
-def _edge(near: Near, k: Integers, rounding: float, *, complete: bool) -> Edge:
+def _group_edges(near: Near, k: Integers, rounding: float, *, complete: bool) -> Edge:
     """Find the edges of all sizes k (K,), ascending, at once. Distances tie with the next one where it is within rounding."""
     rows, width = near.distance.shape
     separate = np.diff(near.distance, axis=1) > rounding * np.maximum(1.0, near.distance[:, 1:])
@@ -315,12 +315,12 @@ def _edge(near: Near, k: Integers, rounding: float, *, complete: bool) -> Edge:
     )
 
 
-def _shared(k: Integers, edge: Edge) -> Array:
+def _shared_counts(k: Integers, edge: Edge) -> Array:
     """Return (B, K) negative decisions; rows that tie for the last places count in part."""
     return np.asarray(edge.bad + (k - edge.inside) * edge.tied_bad / np.maximum(edge.tied, 1))
 
 
-def _ranked(
+def _ranked_rows(
     pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, limit: int | None = None, center: Array | None
 ) -> tuple[Integers, Integers]:
     """Return the rows around the b-th center, in order, up to the last that may be in the largest group, ties included: positions
@@ -346,7 +346,7 @@ def _ranked(
     return positions[order], column[order]
 
 
-def _by_row(
+def _counts_by_row(
     pool: NeighbourPool, order: Integers, k: Integers, own: Own | None, *, left_out: bool
 ) -> tuple[Array, Booleans]:
     """Return (B, K) negative decisions of the first k rows around B complainants at one point, and (B, K) True where the
@@ -377,12 +377,12 @@ def nearest(
     size = k + (heap and own is not None)
     width = pool.width(size + 1)
     while True:
-        near = _near(pool, *pool.search.value(center[None], width), own_row)
-        edge = _edge(near, np.array([size]), pool.rounding, complete=width == len(pool.points))
+        near = _points_near(pool, *pool.search.value(center[None], width), own_row)
+        edge = _group_edges(near, np.array([size]), pool.rounding, complete=width == len(pool.points))
         if not edge.short[0]:
             break
         width = min(len(pool.points), 2 * width)
-    positions, column = _ranked(pool, near, edge, 0, ties, center=literal)
+    positions, column = _ranked_rows(pool, near, edge, 0, ties, center=literal)
     rows, distance = pool.rows[positions], near.distance[0, edge.first[0, column]]
     if not heap:
         rows, distance = rows[rows != own], distance[rows != own]

@@ -66,11 +66,11 @@ class Search:
         begin = 0
         for end in ends:
             unequal = (self.codes != codes[begin, :, None]).sum(axis=0)
-            power[begin:end], point[begin:end] = self._around(numbers[begin:end], unequal, width)
+            power[begin:end], point[begin:end] = self._nearest_points(numbers[begin:end], unequal, width)
             begin = end
         return power if self.metric.p == 1 else np.sqrt(power), point
 
-    def _around(self, centers: Array, unequal: Integers, width: int) -> tuple[Array, Integers]:
+    def _nearest_points(self, centers: Array, unequal: Integers, width: int) -> tuple[Array, Integers]:
         """p-th powers of distances and points (B, width), the nearest first, around centers (B, w) of one kind.
 
         unequal: (K,) how many categories of each kind differ from theirs.
@@ -82,13 +82,13 @@ class Search:
             power, position = tree.query(centers, k=np.arange(1, width + 1), p=self.metric.p)
             power, point = power if self.metric.p == 1 else np.square(power), self.order[start + position]
         else:
-            power, point = self._measured(centers, unequal <= max_unequal, unequal, width)
+            power, point = self._nearest_among(centers, unequal <= max_unequal, unequal, width)
         lower_bound = self.metric.unequal * unequal
         lower_bound[unequal <= max_unequal] = np.inf
         rows = np.flatnonzero(power[:, -1] >= lower_bound.min(initial=np.inf))
         if len(rows):
-            more_power, more_point = self._measured(centers[rows], lower_bound <= power[rows, -1].max(), unequal, width)
-            power[rows], point[rows] = _best(np.hstack([power[rows], more_power]), np.hstack([point[rows], more_point]), width)
+            more_power, more_point = self._nearest_among(centers[rows], lower_bound <= power[rows, -1].max(), unequal, width)
+            power[rows], point[rows] = _smallest(np.hstack([power[rows], more_power]), np.hstack([point[rows], more_point]), width)
         return power, point
 
     def _tree(self, kind: int) -> tuple[cKDTree, int]:
@@ -102,7 +102,7 @@ class Search:
             self.trees[kind] = tree
         return tree, start
 
-    def _measured(self, centers: Array, mask: Booleans, unequal: Integers, width: int) -> tuple[Array, Integers]:
+    def _nearest_among(self, centers: Array, mask: Booleans, unequal: Integers, width: int) -> tuple[Array, Integers]:
         """p-th powers of distances and points, (B, width) or of all, the nearest first, among points of some kinds (K,)."""
         power, point = np.empty((len(centers), 0)), np.empty((len(centers), 0), dtype=np.int64)
         for positions, base in self._pieces(np.flatnonzero(mask), unequal):
@@ -111,7 +111,7 @@ class Search:
             for b in range(0, len(centers), size):
                 powers = cdist(centers[b : b + size], numbers, "cityblock" if self.metric.p == 1 else "sqeuclidean") + base
                 points = np.broadcast_to(self.order[positions], powers.shape)
-                results.append(_best(np.hstack([power[b : b + size], powers]), np.hstack([point[b : b + size], points]), width))
+                results.append(_smallest(np.hstack([power[b : b + size], powers]), np.hstack([point[b : b + size], points]), width))
             power, point = (np.concatenate(pieces) for pieces in zip(*results, strict=True))
         return power, point
 
@@ -125,7 +125,7 @@ class Search:
             yield begin + np.arange(ends[-1]), np.repeat(self.metric.unequal * unequal[kinds[group]], count[group])
 
 
-def _best(power: Array, point: Integers, width: int) -> tuple[Array, Integers]:
+def _smallest(power: Array, point: Integers, width: int) -> tuple[Array, Integers]:
     """Return the `width` least powers of each row (B, q), in order (all if there are fewer), and their points."""
     if power.shape[1] > width:
         nearest = np.argpartition(power, width - 1, axis=1)[:, :width]

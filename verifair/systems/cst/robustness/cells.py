@@ -88,7 +88,7 @@ class Cells:
         """Return the whole box of each row as a part."""
         parts = [Part(row=row, low=low, high=high) for row in rows]
         self.count[list(rows)] += 1
-        return self._enclosed(parts)
+        return self._with_boxes(parts)
 
     def cut(self, parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
         """Return the halves of the parts, each along the coefficient that makes their boxes narrowest; and the parts that cannot be
@@ -101,7 +101,7 @@ class Cells:
                 continue
             uncertain = np.flatnonzero(part.high > part.low).tolist()
             boxes = [box for k in uncertain for box in halved(part.low, part.high, k)]
-            candidates = self._enclosed([Part(row=part.row, low=low, high=high) for low, high in boxes])
+            candidates = self._with_boxes([Part(row=part.row, low=low, high=high) for low, high in boxes])
             pairs = list(zip(candidates[::2], candidates[1::2], strict=True))
             best = min(pairs, key=lambda pair: pair[0].width + pair[1].width, default=None)
             if best is None or best[0].width + best[1].width >= 2 * part.width:
@@ -111,7 +111,7 @@ class Cells:
             halves += best
         return halves, stuck
 
-    def _enclosed(self, parts: list[Part]) -> list[Part]:
+    def _with_boxes(self, parts: list[Part]) -> list[Part]:
         if parts:
             rows = np.array([part.row for part in parts], dtype=np.int64)
             boxes = self.people.enclosure(rows, np.array([part.low for part in parts]), np.array([part.high for part in parts]))

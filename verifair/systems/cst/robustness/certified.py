@@ -256,18 +256,18 @@ class _Search:
 
         self._try_corners()
         order = np.argsort(-self.people.probability, kind="stable").tolist()  # the most probable first, as time may run out
-        queue.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in order if not self._settled(k)])))
+        queue.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in order if not self._is_settled(k)])))
         subdivide(queue, lambda parts: queue.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
         """Return the halves of the parts whose rows are neither decided nor given up."""
         undecided = self._decide(parts, 0) + self._decide(parts, 1)
         self._try_coefficients([(part.row, theta) for part in undecided for theta in part.samples()])
-        undecided = [part for part in undecided if not self._settled(part.row)]
+        undecided = [part for part in undecided if not self._is_settled(part.row)]
         halves, stuck = self.cells.cut(undecided)
         exact = [part for part in stuck if not part.exact and self._without_padding(part)]
         self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
-        return [part for part in halves + exact if not self._settled(part.row)]
+        return [part for part in halves + exact if not self._is_settled(part.row)]
 
     def _without_padding(self, part: Part) -> bool:
         """Give a part the box of rational arithmetic. Return True if it is smaller (mostly because of rounding at a tie)."""
@@ -276,7 +276,7 @@ class _Search:
         part.lower, part.upper, part.exact = lower, upper, True
         return smaller
 
-    def _settled(self, row: int) -> bool:
+    def _is_settled(self, row: int) -> bool:
         return row in self.dependences or row in self.reason
 
     def _try_corners(self) -> None:
@@ -288,7 +288,7 @@ class _Search:
         self.reason.update({int(k): TIE for k in np.flatnonzero((self.estimated < 0) | (self.people.factual < 0))})
         differs = (classes != classes[0]) & legal & legal[0]
         pairs = [(int(k), theta[int(differs[:, k].argmax())]) for k in np.flatnonzero(differs.any(axis=0))]
-        self._note(pairs)
+        self._confirm(pairs)
 
     def _try_coefficients(self, pairs: list[tuple[int, Array]]) -> None:
         """Try coefficient vectors of single rows."""
@@ -297,9 +297,9 @@ class _Search:
         rows = np.array([row for row, _ in pairs])
         classes, legal = self.people.decided_each(rows, np.array([theta for _, theta in pairs]))
         hits = np.flatnonzero((classes != self.estimated[rows]) & legal)
-        self._note([pairs[k] for k in hits])
+        self._confirm([pairs[k] for k in hits])
 
-    def _note(self, pairs: list[tuple[int, Array]]) -> None:
+    def _confirm(self, pairs: list[tuple[int, Array]]) -> None:
         """Keep the pairs that exact evaluation of both counterfactuals confirms."""
         pairs = list({row: (row, theta) for row, theta in pairs}.values())
         self.dependences.update(self.people.dependences(self.query, pairs))

@@ -227,8 +227,8 @@ class Effects:
                 u = self._parent[k]
                 shift += theta[:, :, k] * (change[:, k] if u is None else result[:, :, u] - values[:, u])
                 any_moved = any_moved | (is_set[:, k] if u is None else moved[u])
-            new = self._added(n, values[:, n], shift)
-            result[:, :, n] = np.where(any_moved, self._treated(n, new) if bounded else new, values[:, n])
+            new = self._shifted(n, values[:, n], shift)
+            result[:, :, n] = np.where(any_moved, self._rounded_and_clipped(n, new) if bounded else new, values[:, n])
             moved[n] = result[:, :, n] != values[:, n]
         return result
 
@@ -252,13 +252,13 @@ class Effects:
                 may_stay &= (delta[0] <= 0) & (delta[1] >= 0)  # perhaps no parent changed: the node may then keep its value ...
                 unchanged &= (delta[0] == 0) & (delta[1] == 0)  # ... and here it does
             value = values[:, n]
-            ends = [self._added(n, value, ends[0] - PAD * size, -PAD), self._added(n, value, ends[1] + PAD * size, PAD)]
+            ends = [self._shifted(n, value, ends[0] - PAD * size, -PAD), self._shifted(n, value, ends[1] + PAD * size, PAD)]
             treated = self._outward(n, ends[0], -np.inf), self._outward(n, ends[1], np.inf)
             lower[:, n] = np.where(unchanged, value, np.where(may_stay, np.minimum(treated[0], value), treated[0]))
             upper[:, n] = np.where(unchanged, value, np.where(may_stay, np.maximum(treated[1], value), treated[1]))
         return lower, upper
 
-    def _added(self, n: int, values: Array, shift: Array, pad: float = 0.0) -> Array:
+    def _shifted(self, n: int, values: Array, shift: Array, pad: float = 0.0) -> Array:
         """Return values (N,) plus shifts (..., N), added to the logarithm if the node is log-linear; shifts are widened by
         `pad`."""
         if not self.logarithmic[n]:
@@ -266,7 +266,7 @@ class Effects:
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(np.log(values) + shift) * (1 + pad))
 
-    def _treated(self, n: int, values: Array) -> Array:
+    def _rounded_and_clipped(self, n: int, values: Array) -> Array:
         """Return values rounded, then clipped, as the node says. Monotone."""
         decimals, span = self.decimals[n], self.range[n]
         if decimals is not None:
@@ -274,9 +274,9 @@ class Effects:
         return values if span is None else np.clip(values, *span)
 
     def _outward(self, n: int, values: Array, towards: float) -> Array:
-        """Return `_treated` values moved outwards, past the exact result of rounding to decimals (0.1 is no float)."""
+        """Return `_rounded_and_clipped` values moved outwards, past the exact result of rounding to decimals (0.1 is no float)."""
         if not self.decimals[n]:
-            return self._treated(n, values)
+            return self._rounded_and_clipped(n, values)
         values = np.nextafter(np.round(values, self.decimals[n] or 0), towards)
         span = self.range[n]
         return values if span is None else np.clip(values, *span)

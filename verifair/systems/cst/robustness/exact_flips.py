@@ -75,14 +75,14 @@ def smallest_flips(
         step = max(1, SCORES_AT_ONCE // len(signs))
         for start in range(0, len(members), step):
             subset = members[start : start + step]
-            t, corner = _bisected(polynomial, rule, base[subset], accepted[subset])
+            t, corner = _bisect(polynomial, rule, base[subset], accepted[subset])
             smallest[subset] = t
             flips = np.isfinite(t)
             theta[subset[flips]] = effects.estimates + t[flips, None] * signs[corner[flips]] * effects.errors
     return smallest, theta
 
 
-def _bisected(polynomial: Array, rule: LinearRule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
+def _bisect(polynomial: Array, rule: LinearRule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
     low, high = np.zeros(len(base)), np.full(len(base), MAX_SIZE)
 
     def flipped(t: Array) -> tuple[Booleans, npt.NDArray[np.intp]]:

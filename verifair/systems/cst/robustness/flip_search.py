@@ -66,7 +66,7 @@ def search(problem: SensitivityProblem, safe: Array, max_size: float, *, progres
         smallest = flip_size.min(axis=1, initial=np.inf)
         pending = np.isinf(flip_size) & (level > safe)[:, None] & ((coefficient >= 0) | np.isinf(smallest)[:, None])
         subset, ray = np.nonzero(pending)
-        flipped = _flipped(problem, subset, signs[ray], np.full(len(subset), level))
+        flipped = _is_flipped(problem, subset, signs[ray], np.full(len(subset), level))
         flip_size[subset[flipped], ray[flipped]] = level
         safe_size[subset[~flipped], ray[~flipped]] = level
         if progress is not None:
@@ -75,13 +75,13 @@ def search(problem: SensitivityProblem, safe: Array, max_size: float, *, progres
     low, high = safe_size[subset, ray], flip_size[subset, ray]
     for _ in range(STEPS):
         middle = (low + high) / 2
-        flipped = _flipped(problem, subset, signs[ray], middle)
+        flipped = _is_flipped(problem, subset, signs[ray], middle)
         low, high = np.where(flipped, low, middle), np.where(flipped, middle, high)
     flip_size[subset, ray] = high
     return _flips(problem.effects, flip_size, signs, coefficient)
 
 
-def _flipped(problem: SensitivityProblem, subset: Integers, signs: Array, t: Array) -> Booleans:
+def _is_flipped(problem: SensitivityProblem, subset: Integers, signs: Array, t: Array) -> Booleans:
     """(R,) whether verdicts on complainants `subset` (R,) are others at t (R,) standard errors along signs (R, p)."""
     theta = problem.effects.estimates + t[:, None] * signs * problem.effects.errors
     return np.asarray(problem.verdicts(subset, theta) != problem.now[subset])

@@ -86,11 +86,11 @@ def safe(problem: SensitivityProblem, max_size: float) -> Array:
     sizes = np.zeros(len(problem))
     for start in range(0, len(problem), COMPLAINANTS_AT_ONCE):
         subset = np.arange(start, min(start + COMPLAINANTS_AT_ONCE, len(problem)))
-        sizes[subset] = _largest(Bounds(problem, subset, np.tile(problem.effects.estimates, (len(subset), 1))), max_size)
+        sizes[subset] = _largest_safe(Bounds(problem, subset, np.tile(problem.effects.estimates, (len(subset), 1))), max_size)
     return sizes
 
 
-def _largest(bounds: Bounds, max_size: float) -> Array:
+def _largest_safe(bounds: Bounds, max_size: float) -> Array:
     effects = bounds.problem.effects
 
     def holds(t: Array) -> Booleans:
@@ -129,19 +129,19 @@ class Bounds:
         problem = self.problem
         ends = problem.effects.enclosure(problem.values[self.subset], problem.change[self.subset], low, high)
         lower, upper = (problem.allowed(end) for end in ends)
-        tilde = self._tilde(t, lower, upper)
+        tilde = self._refusal_bounds(t, lower, upper)
         if problem.method == "CF":
             refused = problem.found.refused[problem.index[self.subset]]
             return np.asarray(~refused | ((tilde[0] == tilde[1]) & ((tilde[0] == 0) == self.now)))
         move = np.maximum(np.abs(lower - self.nodes), np.abs(upper - self.nodes))
-        rho = self._length(move)
+        rho = self._max_move(move)
         fewest, largest = self.around.negatives(problem.k, rho, problem.found.test_pool.rounding)
-        is_safe = self._constant(fewest, largest, *tilde)
+        is_safe = self._is_constant(fewest, largest, *tilde)
         fixed = np.flatnonzero((rho == 0) & ~is_safe & (tilde[0] == tilde[1]))  # the very same test group, ties included
         is_safe[fixed] = problem.verdicts(self.subset[fixed], self.centre[fixed]) == self.now[fixed]
         return is_safe
 
-    def _length(self, move: Array) -> Array:
+    def _max_move(self, move: Array) -> Array:
         """Return (R,) the largest distance that a counterfactual moves if its nodes move by up to `move` (R, m)."""
         metric = self.problem.metric
         index = [self.problem.effects.nodes.index(name) if name in self.problem.effects.nodes else None for name in metric.numbers]
@@ -149,7 +149,7 @@ class Bounds:
         length = np.linalg.norm(steps @ np.abs(metric.linear), ord=metric.p, axis=1)
         return np.asarray(length * (1 + 1e-12))
 
-    def _tilde(self, t: Array | None, lower: Array, upper: Array) -> tuple[Array, Array]:
+    def _refusal_bounds(self, t: Array | None, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return (R,), (R,) least and largest refusal of the counterfactual, 0 or 1 each."""
         if self.problem.method == "CST w/o":  # CST w/o does not use the decision on the counterfactual
             return np.zeros(len(lower)), np.zeros(len(lower))
@@ -179,7 +179,7 @@ class Bounds:
             margin = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
             factual_score = rule.score(problem.rows(self.subset, problem.values[self.subset]))
-            certain |= on_its_side(factual_score + smallest - margin, factual_score + largest + margin) & self._unclipped(t)
+            certain |= on_its_side(factual_score + smallest - margin, factual_score + largest + margin) & self._is_unclipped(t)
         return np.asarray(certain)
 
     def _corners(self, rule: LinearRule, t: Array) -> tuple[Array, Array]:
@@ -195,7 +195,7 @@ class Bounds:
             lower[members], upper[members] = value.min(axis=0), value.max(axis=0)
         return lower, upper
 
-    def _unclipped(self, t: Array) -> Booleans:
+    def _is_unclipped(self, t: Array) -> Booleans:
         """Return (R,) True where neither the nodes' ranges nor a decider's rounding has an effect within t."""
         problem = self.problem
         effects = replace(problem.effects, range=(None,) * len(problem.effects.nodes))
@@ -209,7 +209,7 @@ class Bounds:
                 inside &= (ends[0][:, n] >= span[0]) & (ends[1][:, n] <= span[1])
         return inside
 
-    def _constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
+    def _is_constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
         """Return (R,) True where the verdict is the same for all test groups with fewest .. largest negative decisions."""
         problem, subset = self.problem, self.subset
         ends = [problem.judged(subset, fewest, accepted), problem.judged(subset, largest, refused)]
@@ -271,7 +271,7 @@ def refined(
             batch += [(k, part) for part in _nearest(heap, float(upper[k]))]
         if not batch:
             break
-        verdicts = _held(problem, batch)
+        verdicts = _are_safe(problem, batch)
         for (k, (distance, _, low, high)), proved in zip(batch, verdicts, strict=True):
             if not proved:
                 j = int(np.argmax(weight[k] * (high - low)))
@@ -292,7 +292,7 @@ def _nearest(heap: list[Part], upper: float) -> list[Part]:
     return parts
 
 
-def _held(problem: SensitivityProblem, batch: list[tuple[int, Part]]) -> Booleans:
+def _are_safe(problem: SensitivityProblem, batch: list[tuple[int, Part]]) -> Booleans:
     """Return True for each part in which the verdict is certainly the same throughout."""
     subset = np.array([k for k, _ in batch], dtype=np.int64)
     low, high = (np.array([part[end] for _, part in batch]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))

@@ -176,7 +176,7 @@ class _Ground:
         chosen: list[tuple[int, int]] = []
         while True:  # every step raises the value, so no set recurs
             value = self._value(chosen)
-            gain, rule = self._best(self._earned(chosen)) if len(chosen) < max_rules else (0.0, (0, 0))
+            gain, rule = self._best(self._row_gains(chosen)) if len(chosen) < max_rules else (0.0, (0, 0))
             if gain > MIN_GAIN and self._value([*chosen, rule]) > value:
                 chosen.append(rule)
                 continue
@@ -185,14 +185,14 @@ class _Ground:
                 return chosen
             del chosen[int(np.argmax(without))]
 
-    def _earned(self, chosen: Sequence[tuple[int, int]]) -> Array:
+    def _row_gains(self, chosen: Sequence[tuple[int, int]]) -> Array:
         """Return (n,) each row's gain by the best of the chosen rules."""
         parts = [self.meets_q[q] * self.worth[p] for q, p in chosen]
         return np.asarray(np.max([np.zeros(self.meets_q.shape[1]), *parts], axis=0))
 
     def _value(self, chosen: Sequence[tuple[int, int]]) -> float:
         missed = sum(int((self.meets_q[q] & self.meets_c[p] & ~self.helped(p)).sum()) for q, p in chosen)
-        return float(self._earned(chosen).sum()) - self.wrong * missed
+        return float(self._row_gains(chosen).sum()) - self.wrong * missed
 
     def _best(self, earned: Array) -> tuple[float, tuple[int, int]]:
         """Return the rule that gains most over `earned`, and its gain: one matrix product for all rules of many changes."""

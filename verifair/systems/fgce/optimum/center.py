@@ -69,7 +69,7 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
 
     Raises Unfinished, and QueryError when somebody cannot be covered at that cost.
     """
-    few = _Few(instance, budget or Budget())
+    few = _ActiveFactuals(instance, budget or Budget())
     limit = up_to(cost)
     if not limit >= few.least:
         raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
@@ -97,7 +97,7 @@ def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget
     return _full_coverage(instance, k, budget) if count == instance.size else _partial_coverage(instance, k, count, budget)
 
 
-class _Few:
+class _ActiveFactuals:
     """The factuals that matter so far, with their costs; rows of each block, so that blocks stay apart."""
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
@@ -157,7 +157,7 @@ class _Few:
 
 def _full_coverage(instance: Instance, k: int, budget: Budget) -> Centers:
     """Solve for full coverage."""
-    few = _Few(instance, budget)
+    few = _ActiveFactuals(instance, budget)
     lower, upper, chosen = few.least, np.inf, np.empty(0, dtype=np.int64)
     try:
         while lower < upper:
@@ -176,7 +176,7 @@ def _full_coverage(instance: Instance, k: int, budget: Budget) -> Centers:
     return Centers(chosen=chosen, cost=cost, lower=lower, proved=True, steps=few.steps, few=few.nodes)
 
 
-def _next_cost(few: _Few, k: int, cost: float) -> float:
+def _next_cost(few: _ActiveFactuals, k: int, cost: float) -> float:
     """Return the least cost of the few, above `cost`, at which k candidates cover them."""
     if few.covered(k, np.inf) is None:
         raise _too_few(few.instance, k, few.deadline)

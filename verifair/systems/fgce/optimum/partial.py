@@ -51,7 +51,7 @@ class PartialSearch:
             return max_covered
         for branches in (*ROUNDS, None):
             self._round(branches, deadline)
-            if self._done(deadline):
+            if self._is_done(deadline):
                 break
         return max_covered
 
@@ -64,7 +64,7 @@ class PartialSearch:
             self._improve(system.nodes[search.chosen])
         return search.bound
 
-    def _done(self, deadline: float) -> bool:
+    def _is_done(self, deadline: float) -> bool:
         return self.lower >= self.upper or clock.now() >= deadline
 
     def _round(self, branches: int | None, deadline: float) -> None:
@@ -72,15 +72,15 @@ class PartialSearch:
         ones."""
         is_first = branches == ROUNDS[0]
         if not is_first:
-            while not self._done(deadline) and self._ask(self._below(self.upper), branches, deadline) is True:
+            while not self._is_done(deadline) and self._ask(self._next_lower(self.upper), branches, deadline) is True:
                 pass
         low, high = self.upper, self.lower  # the least and the largest open cost
         halved = 0
-        while not self._done(deadline) and (is_first or halved < MAX_HALVINGS):
+        while not self._is_done(deadline) and (is_first or halved < MAX_HALVINGS):
             halved += 1
-            cost = self._between(self.lower, min(low, self.upper))
+            cost = self._median_between(self.lower, min(low, self.upper))
             if cost is None and is_first:
-                cost = self._between(max(float(np.nextafter(high, np.inf)), self.lower), self.upper)
+                cost = self._median_between(max(float(np.nextafter(high, np.inf)), self.lower), self.upper)
             if cost is None:
                 return
             if self._ask(cost, branches, deadline) is None:
@@ -95,7 +95,7 @@ class PartialSearch:
                 for block, index in zip(blocks, columns, strict=True)]
         system = SetSystem.of(near, [block.candidates[index] for block, index in zip(blocks, columns, strict=True)])
         if int(system.weights.sum()) < self.count:
-            self.lower = max(self.lower, self._above(cost))
+            self.lower = max(self.lower, self._next_higher(cost))
             return False
         in_system = system.same >= 0
         multipliers = np.zeros(len(system.weights))
@@ -104,16 +104,16 @@ class PartialSearch:
         search.run(deadline, branches)
         if search.root is not None:
             self.rates[in_system] = np.ldexp(search.priced / system.weights, -UNIT)[system.same[in_system]]
-            self._keep(cost, near, columns, system, search)
+            self._keep_useful(cost, near, columns, system, search)
         if search.covered >= self.count:
             self._improve(system.nodes[search.chosen])
             return True
         if search.bound < self.count:
-            self.lower = max(self.lower, self._above(cost))
+            self.lower = max(self.lower, self._next_higher(cost))
             return False
         return None
 
-    def _keep(
+    def _keep_useful(
         self, cost: float, near: list[Booleans], columns: list[Integers], system: SetSystem, search: CoverSearch
     ) -> None:
         """Keep the candidates that can be in a choice that covers `count` at this cost or a lower one.
@@ -144,18 +144,18 @@ class PartialSearch:
         if cost < self.upper:
             self.upper, self.chosen = cost, chosen
 
-    def _between(self, lower: float, upper: float) -> float | None:
+    def _median_between(self, lower: float, upper: float) -> float | None:
         """Return the median of the costs from lower to below upper; None if there is none, or the gap is narrow."""
         if not lower < upper * (1 - MIN_GAP):
             return None
         values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in self.instance.blocks])
         return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else None
 
-    def _below(self, cost: float) -> float:
+    def _next_lower(self, cost: float) -> float:
         """Return the next lower cost of the instance, at least `lower`."""
         below = max(float(block.cost.max(initial=-np.inf, where=block.cost < cost)) for block in self.instance.blocks)
         return max(below, self.lower)
 
-    def _above(self, cost: float) -> float:
+    def _next_higher(self, cost: float) -> float:
         """Return the next higher cost of the instance."""
         return min(float(block.cost.min(initial=np.inf, where=block.cost > cost)) for block in self.instance.blocks)

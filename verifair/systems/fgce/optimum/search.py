@@ -72,7 +72,7 @@ class Branch:
         covers = sp.csc_array(self.covers[:, np.flatnonzero(keep)])
         result = replace(self, covers=covers, columns=self.columns[keep])
         result = result._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
-        return result._compared() if covers.shape[1] < REDUCED_SHARE * self.merged else result
+        return result._merged() if covers.shape[1] < REDUCED_SHARE * self.merged else result
 
     def _rows(self, keep: Booleans) -> Branch:
         if keep.all():
@@ -86,7 +86,7 @@ class Branch:
             self, covers=covers, weights=self.weights[keep], rows=self.rows[keep], multipliers=self.multipliers[keep]
         )
 
-    def _compared(self) -> Branch:
+    def _merged(self) -> Branch:
         table = self.covers.toarray().astype(bool)
         kinds, same = distinct(table)
         columns = undominated(table[kinds])
@@ -144,7 +144,7 @@ class CoverSearch:
         self.covers, self.weights, self.k = covers, weights, k
         self.enough = int(weights.sum()) if target is None else target
         self.needed = 0 if target is None else target
-        self.chosen, self.covered = list(first), int(weights[self._reached(first)].sum())
+        self.chosen, self.covered = list(first), int(weights[self._covered_rows(first)].sum())
         self.nodes = 0
         self.closed = 0  # the largest bound of branches that were closed
         self.root: ColumnBounds | None = None
@@ -177,14 +177,14 @@ class CoverSearch:
     def _branch(self, branch: Branch, deadline: float) -> None:
         """Bound one branch, and split it if the bound does not close it."""
         self.nodes += 1
-        if self._hopeless(branch.bound):
+        if self._is_useless(branch.bound):
             return
-        self._offer(branch.inside)
+        self._keep_better(branch.inside)
         is_first = self.nodes == 1
         size, frequency = 0, np.empty(0)
         while branch.k > 0 and len(branch.columns) and len(branch.weights):
             size = len(branch.columns)
-            branch, frequency, closed = self._priced(branch, 1.0 if is_first and self.root is None else 0.4, deadline)
+            branch, frequency, closed = self._bounded(branch, 1.0 if is_first and self.root is None else 0.4, deadline)
             if closed:
                 return
             self._try_choices(branch, frequency, exchange=self.nodes % EXCHANGE_EVERY == 1)
@@ -199,12 +199,12 @@ class CoverSearch:
                 self._record_split(REPRICED, condition=size > 0)
                 self.steps.append(Step(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
-        if self.steps is None and branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
-            relaxed = _relaxed(branch, deadline)
+        if self.steps is None and branch.covers.nnz <= SMALL and not self._is_useless(branch.bound):
+            relaxed = _lp_bound(branch, deadline)
             if relaxed is not None:
                 branch, frequency = replace(branch, bound=min(branch.bound, relaxed[0])), relaxed[1]
                 self._try_choices(branch, frequency, exchange=False)
-        if self._hopeless(branch.bound):
+        if self._is_useless(branch.bound):
             return
         j = int(np.argmin(np.abs(frequency - 0.5)))
         self._record_split(int(branch.columns[j]))
@@ -215,10 +215,10 @@ class CoverSearch:
         if self.steps and condition:
             self.steps[-1].split = split
 
-    def _priced(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
+    def _bounded(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
         """Return the branch with better multipliers and without useless columns, how often each of its columns was among the k best
         (C,), and whether it is closed."""
-        best, frequency = _descended(branch, self._goal - branch.sure, scale, deadline)
+        best, frequency = _subgradient(branch, self._goal - branch.sure, scale, deadline)
         multipliers = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
         covers = branch.covers
         bounds = column_bounds(covers, branch.weights, multipliers, branch.k)
@@ -229,7 +229,7 @@ class CoverSearch:
             units[branch.rows] = multipliers
             self.steps.append(Step(multipliers=units))
         branch = replace(branch, bound=min(branch.bound, branch.sure + bounds.bound), multipliers=best)
-        if self._hopeless(branch.bound):
+        if self._is_useless(branch.bound):
             return branch, frequency, True
         forced = branch.sure + bounds.forced()
         keep = forced > self._goal
@@ -244,29 +244,29 @@ class CoverSearch:
         one."""
         k = min(branch.k, len(branch.columns))
         order = np.argsort(-frequency, kind="stable")
-        self._offer([*branch.inside, *branch.columns[order[:k]].tolist()])
+        self._keep_better([*branch.inside, *branch.columns[order[:k]].tolist()])
         if exchange:
             pool = np.sort(order[: max(MAX_EXCHANGE_CELLS // len(branch.weights), k)])
             table = branch.covers[:, pool].toarray().astype(np.float32)
             improved = exchanged(table, branch.weights, np.searchsorted(pool, order[:k]).tolist())
-            self._offer([*branch.inside, *branch.columns[pool[improved]].tolist()])
+            self._keep_better([*branch.inside, *branch.columns[pool[improved]].tolist()])
 
-    def _hopeless(self, bound: int) -> bool:
+    def _is_useless(self, bound: int) -> bool:
         """Return True if a branch with this bound is useless; then it counts as closed."""
         if bound > self._goal:
             return False
         self.closed = max(self.closed, bound)
         return True
 
-    def _reached(self, chosen: Sequence[int]) -> Booleans:
+    def _covered_rows(self, chosen: Sequence[int]) -> Booleans:
         """Return (R,) rows that the columns cover."""
         covered = np.zeros(len(self.weights), dtype=bool)
         for j in chosen:
             covered[self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]]] = True
         return covered
 
-    def _offer(self, chosen: Sequence[int]) -> None:
-        value = int(self.weights[self._reached(chosen)].sum())
+    def _keep_better(self, chosen: Sequence[int]) -> None:
+        value = int(self.weights[self._covered_rows(chosen)].sum())
         if value > self.covered:
             self.chosen, self.covered = list(chosen), value
 
@@ -306,7 +306,7 @@ def exchanged(table: Array, weights: Integers, chosen: Sequence[int]) -> list[in
         current[removed] = int(added)
 
 
-def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tuple[Array, Array]:
+def _subgradient(branch: Branch, goal: int, scale: float, deadline: float) -> tuple[Array, Array]:
     """Return multipliers (R,) with a low bound, by subgradient steps that stop once the bound is at most `goal`, or they stall; and
     how often each column was among the k best (C,), late steps counting more."""
     covers, k = branch.covers, branch.k
@@ -343,7 +343,7 @@ def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tupl
     return best, frequency
 
 
-def _relaxed(branch: Branch, deadline: float) -> tuple[int, Array] | None:
+def _lp_bound(branch: Branch, deadline: float) -> tuple[int, Array] | None:
     """Return a proved bound of a branch from its LP's duals, and the LP's point (C,); None when it was not solved."""
     seconds = deadline - clock.now()
     if seconds <= 0:

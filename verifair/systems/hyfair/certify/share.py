@@ -62,11 +62,11 @@ def partition_summary(
     with PartitionStore(path) as store:
         box = box_of(query.schema, query.box)
         partition = _partition_of(store, query, box)
-        row_parts = _Placed.of(query, partition, rows)
+        row_parts = _RowParts.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
         features = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= MAX_BLOCKS)).tolist()
         blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in features}
-        totals = _Opened(query=query, pairs=Pairs.of(query, *box))
+        totals = _Totals(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
             part = np.arange(first, first + len(status))
             counts += np.bincount(status, minlength=4)
@@ -116,7 +116,7 @@ def _statuses(store: PartitionStore, count: int) -> Iterator[tuple[int, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Placed:
+class _RowParts:
     """Rows of a table by the parts that hold them. part, outcome: (N,), sorted by part, rows outside first (part -1)."""
 
     part: Integers
@@ -124,7 +124,7 @@ class _Placed:
     given: bool
 
     @classmethod
-    def of(cls, query: IndividualFairness, partition: Partition, rows: Array | None) -> _Placed:
+    def of(cls, query: IndividualFairness, partition: Partition, rows: Array | None) -> _RowParts:
         if rows is None:
             return cls(part=np.empty(0, dtype=np.int64), outcome=np.empty(0, dtype=np.int64), given=False)
         part = np.sort(np.where(query.schema.inside(rows), located(partition, rows), -1))
@@ -157,7 +157,7 @@ def _count_blocks(blocks: dict[int, Integers], partition: Partition, part: Integ
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _StoredWitness:
     """One witness as a store holds it.   rank: in its chunk, 0 for the largest change.   apart: difference of the two
     probabilities."""
 
@@ -171,14 +171,14 @@ class _Found:
 
 
 @dataclass(kw_only=True, eq=False)
-class _Opened:
+class _Totals:
     """Totals over the chunks with witnesses and open parts."""
 
     query: IndividualFairness
     pairs: Pairs
     reasons: Integers = field(default_factory=lambda: np.zeros(len(REASONS), dtype=np.int64))
     float32: Integers = field(default_factory=lambda: np.zeros(3, dtype=np.int64))
-    starkest: list[_Found] = field(default_factory=list)
+    starkest: list[_StoredWitness] = field(default_factory=list)
 
     def read(self, chunk: Chunk) -> None:
         if not self._fits(chunk):
@@ -187,7 +187,7 @@ class _Opened:
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
         changes = np.abs(np.diff(probabilities(self.query.network, chunk.margins))[:, 0])
         witnesses = [
-            _Found(
+            _StoredWitness(
                 rank=rank, apart=float(changes[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
                 goal=int(chunk.goal[w]), agrees=int(chunk.agrees[w]),
             )
@@ -216,7 +216,7 @@ class _Opened:
         second[:, self.pairs.index] = self.pairs.z_prime[pair]
         return second
 
-    def witness(self, stored: _Found) -> Witness:
+    def witness(self, stored: _StoredWitness) -> Witness:
         goal, margins = goals_of(self.query)[stored.goal], stored.margins
         x_prime = self._second(stored.x[None], np.array([stored.pair]))[0]
         values = goal.rows @ margins + goal.constants

@@ -65,10 +65,10 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
         return _parts(settings.partition, query, subject, work)
     if settings.enumerate is not None:
         return _enumerated(settings.enumerate, settings, query, work)
-    return _several(settings, query, work) if settings.targeted else _one(settings, query, work)
+    return _targeted(settings, query, work) if settings.targeted else _single_box(settings, query, work)
 
 
-def _about(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, Any]:
+def _common(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, Any]:
     """Return the fields that all answers share."""
     return {
         "model_sha256": query.network.source_sha256, "schema_sha256": query.schema.sha256, "seed": work.seed, "question": query,
@@ -84,7 +84,7 @@ def _method(settings: CertifySettings) -> str:
     return "auto" if settings.method == "exact" else settings.method
 
 
-def _one(settings: CertifySettings, query: IndividualFairness, work: Work) -> VerdictResult:
+def _single_box(settings: CertifySettings, query: IndividualFairness, work: Work) -> VerdictResult:
     """Decide one box."""
     try:
         with work.bar(f"verdict {' and '.join(query.protected)}") as progress:
@@ -93,12 +93,12 @@ def _one(settings: CertifySettings, query: IndividualFairness, work: Work) -> Ve
     except KeyboardInterrupt:
         raise Interrupted("interrupted: nothing was decided") from None
     return VerdictResult(
-        **_about(query, work), **dict(VerdictShape.model_validate(verdict)), verdict=verdict, exit_code=EXIT_CODES[verdict.status],
+        **_common(query, work), **dict(VerdictShape.model_validate(verdict)), verdict=verdict, exit_code=EXIT_CODES[verdict.status],
         proof_line=work.save_proof(verdict.certificate, UNPROVED.get(verdict.status, "there is none"))[1],
     )
 
 
-def _several(settings: CertifySettings, query: IndividualFairness, work: Work) -> TargetedResult:
+def _targeted(settings: CertifySettings, query: IndividualFairness, work: Work) -> TargetedResult:
     """Decide each sub-population, all within the query's box; each gets its share of the time that is left."""
     queries = [_narrowed(query, text) for text in settings.targeted]
     folder = work.certificate
@@ -121,7 +121,7 @@ def _several(settings: CertifySettings, query: IndividualFairness, work: Work) -
     if folder is not None and len(saved) < len(verdicts):
         reason = "refuted ones show their rows in --json FILE, of unknown ones nothing was proved"
         lines.append(f"no certificate was written for {len(verdicts) - len(saved)} of {len(verdicts)}: {reason}")
-    about = _about(query, work)
+    about = _common(query, work)
     del about["query"]
     statuses = [EXIT_CODES[status] for status in Status if any(verdict.status is status for verdict in verdicts)]
     return TargetedResult(
@@ -170,7 +170,7 @@ def _enumerated(count: int, settings: CertifySettings, query: IndividualFairness
     rests_on = None if not result.complete else "solver" if result.by_solver else "search" if result.found else "certificate"
     status = Status.VIOLATED if result.found else Status.UNKNOWN if result.certificate is None else Status.PROVED
     return EnumerationResult.model_validate({
-        **_about(query, work), "wanted": count, "counterexamples": result.found, "rests_on": rests_on, "enumeration": result,
+        **_common(query, work), "wanted": count, "counterexamples": result.found, "rests_on": rests_on, "enumeration": result,
         **{name: getattr(result, name) for name in ("complete", "apart", "reason", "first_seconds", "certificate", "engine")},
         "seconds": result.seconds, "semantics": result.semantics, "exit_code": EXIT_CODES[status],
         "proof_line": work.save_proof(result.certificate, UNPROVED.get(status, "there is none"))[1],
@@ -197,7 +197,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
             progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
         )
     return MaximumResult(
-        **_about(query, work), **dict(Gap.model_validate(gap)), tolerance=tolerance, gap=gap,
+        **_common(query, work), **dict(Gap.model_validate(gap)), tolerance=tolerance, gap=gap,
         proof_line=work.save_proof(gap.certificate, "no bound was proved in the time given")[1],
         interrupted="these are the two bounds found until then" if gap.reason is Reason.INTERRUPTED else None,
     )
@@ -223,7 +223,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     is_shown = certificate.fair + certificate.unfair > 0
     proof = work.check_line(store, partial=not certificate.extent.whole) if is_shown else f"{store}, which shows nothing yet"
     return ShareResult(
-        **_about(query, work), tolerance=tolerance, fair=share.fair, unfair=share.unfair, reason=share.reason, cells=share.cells,
+        **_common(query, work), tolerance=tolerance, fair=share.fair, unfair=share.unfair, reason=share.reason, cells=share.cells,
         rows=counts, seconds=work.seconds, store=str(store), semantics=share.semantics,
         history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in certificate.history],
         certificate=certificate, proof_line=f"certificate: {proof}",
@@ -258,7 +258,7 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
         work.warn(f"stopped by --timeout or --nodes: {note}, with a longer --timeout or more --nodes")
     status = Status.VIOLATED if summary.parts.violated else Status.UNKNOWN if open_parts else Status.PROVED
     return PartitionResult(
-        **_about(query, work), **dict(summary), seconds=work.seconds, size=size, store=str(store),
+        **_common(query, work), **dict(summary), seconds=work.seconds, size=size, store=str(store),
         stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.network),
         proof_line=f"verdicts and proofs: {work.check_line(store, partial=open_parts > 0)}", exit_code=EXIT_CODES[status],
         interrupted=note if interrupted else None,

@@ -134,7 +134,7 @@ def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) 
     """Answer one question about one feature."""
     settings, query, found = feature.settings, feature.query, feature.found
     if mode["partition"] is not None or mode["share"]:
-        work = _stored(mode["partition"], query, work)
+        work = _with_store(mode["partition"], query, work)
     if mode["share"]:
         work = replace(work, checks=RECHECK_SHARE)
     try:
@@ -163,7 +163,7 @@ def _rule(settings: CertifySettings, subject: Subject) -> str:
     return f" Of a decision:{decided(rule, subject.network.whole.outputs, subject.schema)}." if rule else ""
 
 
-def _stored(size: int | None, query: IndividualFairness, work: Work) -> Work:
+def _with_store(size: int | None, query: IndividualFairness, work: Work) -> Work:
     """Return the work with the store of a feature's parts, or (size None) of its share, from which a resumed audit continues."""
     assert work.folder is not None
     question = run_key(describe(query, size or 2, box_of(query.schema, query.box)))
@@ -183,7 +183,7 @@ def _box_words(subject: Subject, settings: CertifySettings) -> str:
     return ", ".join(parts)
 
 
-def _anywhere(subject: Subject, settings: CertifySettings) -> str:
+def _scope_words(subject: Subject, settings: CertifySettings) -> str:
     return f"where {_box_words(subject, settings)}" if settings.box else "among all possible people"
 
 
@@ -192,16 +192,16 @@ def _claim(query: IndividualFairness) -> str:
     name = query.protected[0]
     if query.epsilon is not None:
         return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {name}"
-    return f"no decision changes with {name}{_strictly(query)}"
+    return f"no decision changes with {name}{_strict_words(query)}"
 
 
-def _strictly(query: IndividualFairness) -> str:
+def _strict_words(query: IndividualFairness) -> str:
     return decided("strict", query.network.whole.outputs, query.schema) if query.rule == "strict" else ""
 
 
 def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, is_headline: bool) -> Statement:
     if query.epsilon is None:
-        event = f"a decision changes{_strictly(query)}"
+        event = f"a decision changes{_strict_words(query)}"
     else:
         event = f"a {query.quantity} moves by more than {exactly(query.epsilon)}"
     scope = f", where {_box_words(subject, settings)}" if settings.box else ""
@@ -312,7 +312,7 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
 def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _SectionParts) -> None:
     """Add the verdict about the whole box."""
     query, verdict = result.question, result.verdict
-    name, scope, claim = query.protected[0], _anywhere(subject, settings), _claim(query)
+    name, scope, claim = query.protected[0], _scope_words(subject, settings), _claim(query)
     found.answer[-1]["verdict"] = result.model_dump(include=set(VerdictShape.model_fields))
     match result.status:
         case Status.PROVED:
@@ -360,7 +360,7 @@ def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -
 def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _SectionParts) -> None:
     """Add the bounds of the largest change of the probability."""
     query, gap = result.question, result.gap
-    name, scope = query.protected[0], _anywhere(subject, settings)
+    name, scope = query.protected[0], _scope_words(subject, settings)
     is_value = query.schema.outcome.of == "value"
     quantity = f'probability of "{subject.favourable}"' if query.quantity == "probability" else query.quantity
     found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields)) | {"quantity": query.quantity}

@@ -132,7 +132,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(f"{float32_words(sum(proof.float32 for proof in proofs), len(proofs))}.{margin}", soft_wrap=True)
         case Status.VIOLATED:
             assert result.witness is not None
-            console.print(f"VIOLATED: {_violated(query, result.witness)}. {duration}, {result.engine}.")
+            console.print(f"VIOLATED: {_violation_words(query, result.witness)}. {duration}, {result.engine}.")
             console.print(_pair(result.witness))
             first, second = result.witness.outputs
             arithmetic = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
@@ -145,11 +145,11 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(COUNTEREXAMPLE_NOTE, soft_wrap=True)
         case Status.UNKNOWN:
             assert result.reason is not None
-            console.print(f"UNKNOWN ({result.reason.value}) after {duration}; {_further(result.reason)}", soft_wrap=True)
+            console.print(f"UNKNOWN ({result.reason.value}) after {duration}; {_advice(result.reason)}", soft_wrap=True)
     console.print(f"About the {result.semantics}.")
 
 
-def _further(reason: Reason) -> str:
+def _advice(reason: Reason) -> str:
     """Return advice about a question that stayed open."""
     if reason is Reason.FLOAT32:
         return (
@@ -161,7 +161,7 @@ def _further(reason: Reason) -> str:
     return "try a longer --timeout or a smaller --box"
 
 
-def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
+def _violation_words(query: IndividualFairness, witness: WitnessShape) -> str:
     same = f"the same person but for {near(query.relax, query.schema)}" if query.relax else "the same person"
     names = " and ".join(query.protected)
     if query.epsilon is None:
@@ -186,7 +186,7 @@ def _several(result: TargetedResult, console: Console) -> None:
     query = result.question
     grid = Grid("#", "sub-population", "verdict", "seconds", title=f"In each sub-population: {holds(query)}?", title_justify="left")
     for k, verdict in enumerate(result.verdicts, start=1):
-        grid.add_row(str(k), verdict.targeted, _in_a_word(query, verdict), f"{verdict.seconds:.2f}")
+        grid.add_row(str(k), verdict.targeted, _verdict_words(query, verdict), f"{verdict.seconds:.2f}")
     console.print(grid)
     count = {status: sum(verdict.status is status for verdict in result.verdicts) for status in Status}
     console.print(f"{count[Status.PROVED]} proved, {count[Status.VIOLATED]} refuted, {count[Status.UNKNOWN]} unknown")
@@ -245,7 +245,7 @@ def others(result: EnumerationResult) -> str:
     return f"The search did not come to its end ({reasons.get(result.reason, result.reason.value)}): there may be others."
 
 
-def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
+def _verdict_words(query: IndividualFairness, verdict: VerdictShape) -> str:
     match verdict.status:
         case Status.PROVED:
             assert verdict.certificate is not None

@@ -132,7 +132,7 @@ def load(path: Path, schema: Schema) -> RuleFile:
         raise DataError(f"{path}: holds no rule, so there is nothing to refuse; explain with a smaller --delta or another cluster")
     rules, words = [], []
     for index, entry in enumerate(entries, start=1):
-        for rule in _read(path, index, entry, schema):
+        for rule in _read_rule(path, index, entry, schema):
             rules.append(rule)
             words.append(rule.words(schema))
     query = _query(path, content.get("query", {}))
@@ -147,7 +147,7 @@ def load(path: Path, schema: Schema) -> RuleFile:
     )
 
 
-def _read(path: Path, index: int, entry: dict[str, Any], schema: Schema) -> list[Rule]:
+def _read_rule(path: Path, index: int, entry: dict[str, Any], schema: Schema) -> list[Rule]:
     try:
         boxes = boxes_of(Constraint.model_validate({"name": f"rule {index}", "never": entry.get("when")}), schema.features)
     except SchemaError as error:

@@ -117,7 +117,7 @@ def weights_of(network: Network) -> Weights:
     return tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in network.layers)
 
 
-def _moved(weights: Weights, sign: float, shift: float) -> Weights:
+def _affine(weights: Weights, sign: float, shift: float) -> Weights:
     """Return the weights of sign * f + shift for those of f."""
     *hidden, (weight, bias) = weights
     return (*hidden, (np.float32(sign) * weight, (sign * bias + shift).astype(np.float32)))
@@ -149,11 +149,11 @@ def retrain(
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
     decision = _threshold(space)
     sign, threshold = (1.0, 0.0) if decision is None else (-1.0 if decision.below else 1.0, decision.at)
-    shifted = _moved(weights, sign, -sign * threshold)  # above 0 where the decision is 1: labels are decisions
+    shifted = _affine(weights, sign, -sign * threshold)  # above 0 where the decision is 1: labels are decisions
     trained, _ = fine_tune(shifted, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
         "people": str(added.people), "seed": str(seed),
     }  # fmt: skip
-    save_onnx(out, _moved(trained, sign, threshold), metadata)
+    save_onnx(out, _affine(trained, sign, threshold), metadata)
     return added

@@ -67,7 +67,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
             )
         retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
     rule_file = rules_file.EMPTY_FILE if settings.rules is None else rules_file.load(settings.rules, schema)
-    rows, labels, dataset = _measured(dataset, settings.outside)
+    rows, labels, dataset = _held_out(dataset, settings.outside)
     query = _query(rule_file, schema, subject.network, settings)
     rules_file.check_protected(settings.rules, rule_file.rules, query.protected, schema)
     rules, before, tightened = snapped(rule_file.rules, schema), None, None
@@ -146,7 +146,7 @@ def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> Non
     rules_file.save(path, {"kind": rules_file.KIND, **about, "rules": rules})
 
 
-def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
+def _held_out(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
     """Return held-out rows and labels, on which retraining does not train."""
     if dataset is None:
         return None, None, None

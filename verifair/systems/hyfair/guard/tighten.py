@@ -190,9 +190,9 @@ class Tightening:
                     continue
                 if verdict.witness is not None:
                     cut, cell.why = self._cut(cell, target, verdict.witness.x), "gap"
-            for half in self._halved(cell, cut):
+            for half in self._halve(cell, cut):
                 wait(half)
-        return self._finished(target)
+        return self._result(target)
 
     def _decide(self, cell: GuardCell, target: float, seconds: float) -> Verdict:
         return verify(self._question(target, self.query, cell), budget=Budget(seconds=seconds, seed=self.seed))
@@ -236,7 +236,7 @@ class Tightening:
             return np.empty((0, len(cell.lower)))
         return np.concatenate(parts)
 
-    def _halved(self, cell: GuardCell, cut: BoxCut | None) -> tuple[GuardCell, ...]:
+    def _halve(self, cell: GuardCell, cut: BoxCut | None) -> tuple[GuardCell, ...]:
         if cut is None:
             return ()
         v, step = cut.feature, 1.0 if self.query.schema.domain.integer[cut.feature] else 0.0
@@ -263,7 +263,7 @@ class Tightening:
         v, threshold = movable[int(tree.feature[0])], float(tree.threshold[0])
         return v, float(np.floor(threshold)) if self.query.schema.domain.integer[v] else threshold
 
-    def _finished(self, target: float) -> Tightened:
+    def _result(self, target: float) -> Tightened:
         rules = [_rule(cell, self.whole) for cell in self.whole.refused()]
         if any(not rule.conditions for rule in rules) and not len(self.rows):
             raise QueryError("no row of the table lies in the box, and --target spares rows; widen --box, or pass another table")

@@ -153,14 +153,14 @@ class _Walk:
         """Start every chain at a seed (lines 2-4)."""
         chains = self.schedule.chains
         self.x, self.origin = self._seeds(chains)
-        self.k = self._judge(self.x)
+        self.k = self._evaluate(self.x)
         self.since, self.stale, self.top = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64), self.k.copy()
 
     def step(self) -> None:
         """Take one step of all chains (lines 5-28)."""
         clock.spend(STEP_WORK)
         candidates, origin = self._propose()
-        k = self._judge(candidates)
+        k = self._evaluate(candidates)
         accepted = self._accepted(k)
         self.x[accepted], self.origin[accepted], self.k[accepted] = candidates[accepted], origin[accepted], k[accepted]
         self.iterations += 1
@@ -191,7 +191,7 @@ class _Walk:
         if not len(chains):
             return
         self.x[chains], self.origin[chains] = self._seeds(len(chains))
-        self.k[chains] = self._judge(self.x[chains])
+        self.k[chains] = self._evaluate(self.x[chains])
         self.since[chains] = self.stale[chains] = 0
         self.top[chains] = self.k[chains]
         self.restarts += len(chains)
@@ -205,40 +205,40 @@ class _Walk:
             self.illegal_seeds += len(illegal)
         return x, np.full(count, -1)
 
-    def _judge(self, x: Array) -> Integers:
+    def _evaluate(self, x: Array) -> Integers:
         """Return k of the rows; update the statistics, and count the best row exactly."""
         k = self.space.count(x)
         self.rows += len(x)
         self.instances += int((k >= 2).sum())
         self.sum_k += int(k[k >= 2].sum())
         if self.first is None and (k >= 2).any():
-            self.first = self._now(int(k[k >= 2][0]))
+            self.first = self._trace_point(int(k[k >= 2][0]))
         best_k = self.best.k if self.best is not None else 0
         if k.max() > best_k:
             row = x[int(k.argmax())]
             cluster = recount(self.space, row)
             if cluster.k > best_k:
                 self.best, best_k = cluster, cluster.k
-                self.trace.append(self._now(cluster.k))
+                self.trace.append(self._trace_point(cluster.k))
                 self.peers, self.at_best = {row.tobytes(): row.copy()}, {row.tobytes()}
-        self._note(x[k >= best_k])
+        self._count_best(x[k >= best_k])
         return k
 
-    def _note(self, x: Array) -> None:
+    def _count_best(self, x: Array) -> None:
         """Count the distinct rows at the best k, and keep the first of them."""
         for row in x[: MAX_COUNTED - len(self.at_best)]:
             self.at_best.add(row.tobytes())
             if len(self.peers) < MAX_PEERS:
                 self.peers.setdefault(row.tobytes(), row.copy())
 
-    def _now(self, k: int) -> TracePoint:
+    def _trace_point(self, k: int) -> TracePoint:
         evaluations = self.rows * len(self.space.combinations)
         return TracePoint(seconds=clock.now() - self.started, evaluations=evaluations, k=k)
 
     def result(self, stopped: Stopped, seed: int) -> ClusterSearch:
         if self.best is None:  # interrupted before the first rows were evaluated
             self.best = recount(self.space, self.space.random(self.rng, 1)[0])
-        end = self._now(self.best.k)
+        end = self._trace_point(self.best.k)
         statistics = Statistics(
             rows=self.rows,
             iterations=self.iterations,

@@ -146,7 +146,7 @@ class Nearest:
         known_rows = origin[origin >= 0]
         new = np.unique(known_rows[self.table[known_rows, 0] < 0])
         if len(new):
-            self.table[new] = self._without(new, self._nearest(self.pool.x[new]))
+            self.table[new] = self._without_self(new, self._nearest(self.pool.x[new]))
         neighbours = self.table[np.maximum(origin, 0)]
         unknown = np.flatnonzero(origin < 0)  # rows that are not in the table, such as a solver's
         if len(unknown):
@@ -159,7 +159,7 @@ class Nearest:
         return np.asarray(self.tree.kneighbors(self._scaled(x), return_distance=False), dtype=np.int64)
 
     @staticmethod
-    def _without(rows: Integers, nearest: Integers) -> Integers:
+    def _without_self(rows: Integers, nearest: Integers) -> Integers:
         """Return (N, k) of the (N, k + 1) nearest: without the row itself, or without the farthest if the row is not among them."""
         is_self = nearest == rows[:, None]
         is_self[~is_self.any(axis=1), -1] = True
