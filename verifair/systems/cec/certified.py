@@ -166,7 +166,7 @@ def certify_consistency(
     trees: dict[int, Tree] = {}
     reason[candidates] = TIME
     seconds_needed, done = SECONDS_A_SLICE * 2 * SLICES * network.work, 0
-    common = Shared(value=_Common(network=network, schema=schema, threshold=audit.threshold, most=max_boxes))
+    common = Shared(value=_Common(network=network, schema=schema, threshold=audit.threshold, max_boxes=max_boxes))
 
     def batches() -> Iterator[Task]:
         start = 0
@@ -225,7 +225,7 @@ class _Common:
     network: Network
     schema: Schema
     threshold: float
-    most: int
+    max_boxes: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -246,7 +246,7 @@ def _decide_batch(
     """Decide the pairs with these numbers; runs in any process."""
     run = common.value
     with threadpool_limits(limits=1):
-        pairs = _decided(run.network, run.schema, baseline, regions, run.threshold, run.most, clock.now() + deadline.left())
+        pairs = _decided(run.network, run.schema, baseline, regions, run.threshold, run.max_boxes, clock.now() + deadline.left())
     return part, [
         _PairResult(tree=pair.tree.tree(), reason="", bound=pair.bound, boxes=pair.boxes)
         if pair.proved
@@ -417,7 +417,7 @@ class _Cut:
 @dataclass(kw_only=True, eq=False)
 class SubBox:
     """A raw box lower, upper (V,) of one person's neighbourhood, with bounds of the attributions (number `index` of a batch) from
-    the baseline (n_0,), and bounds `least`, `most` of the margin.
+    the baseline (n_0,), and bounds `g_low`, `g_high` of the margin.
 
     slices: number that the paths are cut into.   cuts: number of halvings from the whole neighbourhood.   replayed: the checker's
     bounds, None until asked for.
@@ -428,8 +428,8 @@ class SubBox:
     baseline: Array
     attributions: Attributions
     index: int
-    least: float
-    most: float
+    g_low: float
+    g_high: float
     slices: int
     cuts: int
     replayed: ExplanationBounds | None = None
@@ -437,7 +437,7 @@ class SubBox:
     @property
     def decision(self) -> int | None:
         """The class on the whole box (1 iff the margin is positive), None if it is not certain."""
-        return 1 if self.least > 0 else 0 if self.most <= 0 else None
+        return 1 if self.g_low > 0 else 0 if self.g_high <= 0 else None
 
     @property
     def spread(self) -> float:
@@ -499,7 +499,7 @@ def bounded(
         parts += [
             SubBox(
                 lower=lower[start + k], upper=upper[start + k], baseline=baseline[start + k], attributions=bounds, index=k,
-                least=float(zonotopes.lower[k]), most=float(zonotopes.upper[k]), slices=slices, cuts=int(cuts[start + k]),
+                g_low=float(zonotopes.lower[k]), g_high=float(zonotopes.upper[k]), slices=slices, cuts=int(cuts[start + k]),
             )
             for k in range(len(bounds))
         ]

@@ -31,19 +31,19 @@ MAX_LISTED = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One complainant.   place: position in the table.   at: position among the complainants.   people: everybody in the groups:
-    group, row, distance, weight, negative.   said: the same people's rows of the table, apart because column names may coincide.
-    claims: a line for each method and k.   why: a line for each attribute that moves.   notes: more lines, such as how robust the
-    claim is.
+    """One complainant.   place: position in the table.   index: position among the complainants.   people: everybody in the groups:
+    group, row, distance, weight, negative.   records: the same people's rows of the table, apart because column names may coincide.
+    claims: a line for each method and k.   explanations: a line for each attribute that moves.   notes: more lines, such as how
+    robust the claim is.
     """
 
     tested: Intervention
     place: int
-    at: int
+    index: int
     people: pd.DataFrame
-    said: pd.DataFrame
+    records: pd.DataFrame
     claims: pd.DataFrame
-    why: tuple[str, ...]
+    explanations: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -51,18 +51,18 @@ class Case:
         """Return the case of the row at this position. Raises QueryError where it is no complainant."""
         found = tested.found
         neighbours = found.case(place, tested.smallest)
-        at = int(np.flatnonzero(found.complainants == place)[0])
-        claims = tested.claims_of(at)
-        people, said = _people(tested, neighbours)
+        index = int(np.flatnonzero(found.complainants == place)[0])
+        claims = tested.claims_of(index)
+        people, records = _people(tested, neighbours)
         return cls(
-            tested=tested, place=place, at=at, people=people, said=said, claims=claims,
-            why=tuple(why(tested, model, at, seed)), notes=tuple(notes),
+            tested=tested, place=place, index=index, people=people, records=records, claims=claims,
+            explanations=tuple(why(tested, model, index, seed)), notes=tuple(notes),
         )
 
     @property
     def row(self) -> Any:
         """The complainant's name in the table."""
-        return self.tested.rows[self.at]
+        return self.tested.rows[self.index]
 
     @property
     def file(self) -> str:
@@ -73,12 +73,12 @@ class Case:
 
     @property
     def group(self) -> str:
-        return str(self.tested.found.names[self.tested.found.groups[self.at]])
+        return str(self.tested.found.names[self.tested.found.groups[self.index]])
 
     @property
     def own(self) -> pd.DataFrame:
         """Two lines: the complainant, then the counterfactual."""
-        return pd.concat([self.tested.person(self.at), self.tested.tilde.iloc[[self.at]]])
+        return pd.concat([self.tested.person(self.index), self.tested.tilde.iloc[[self.index]]])
 
     @property
     def title(self) -> str:
@@ -99,15 +99,15 @@ class Case:
         found = self.tested.found
         yield f"# Complaint of row {self.row}: {self.group}; what if {self.tested.name}?"
         yield ""
-        yield f"Decision: **{decision(found.refused[[self.at]])[0]}**. " + (
+        yield f"Decision: **{decision(found.refused[[self.index]])[0]}**. " + (
             "Nobody decided on the counterfactual." if found.refused_tilde is None
-            else f"Decision on the counterfactual: **{decision(found.refused_tilde[[self.at]])[0]}**."
+            else f"Decision on the counterfactual: **{decision(found.refused_tilde[[self.index]])[0]}**."
         )
         yield ""
         yield from self._attributes()
         yield "Why it moves, by the causal model (U is the person's own, and stays):"
         yield ""
-        yield from (f"- {line}" for line in self.why or ("nothing: the model knows no effect on this person",))
+        yield from (f"- {line}" for line in self.explanations or ("nothing: the model knows no effect on this person",))
         yield ""
         yield from self._claims()
 
@@ -147,7 +147,7 @@ class Case:
         for group, title in TITLES.items():
             members = self.people[self.people["group"] == group]
             listed = members.head(MAX_LISTED)
-            records = self.said.loc[listed.index].to_dict(orient="records")
+            records = self.records.loc[listed.index].to_dict(orient="records")
             yield f"## {title} (k = {self.tested.smallest})"
             yield ""
             shared = (members["weight"] < 1).any()

@@ -77,7 +77,7 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
 def _group_values(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return an attribute of everybody in the groups of these cases, and of the complainants and their counterfactuals."""
     people = pd.concat(
-        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.said[name]}) for case in cases],
+        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.records[name]}) for case in cases],
         ignore_index=True,
     )
     complainants = pd.DataFrame({
@@ -290,7 +290,7 @@ def complainant(case: Case, path: Path) -> None:
         first, *rest = fig.axes
         _claims(first, case.claims, case.tested.found.terms.bound)
         for axis, name in zip(rest, names, strict=False):
-            _attribute(axis, case.people, case.said[name], case.own[name])
+            _attribute(axis, case.people, case.records[name], case.own[name])
         for axis in rest[len(names) :]:
             axis.set_visible(False)
         fig.suptitle(case.title)

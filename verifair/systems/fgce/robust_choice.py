@@ -112,7 +112,7 @@ class _RobustSearch:
         self.budget, self.deadline = budget, clock.now() + budget.seconds
         self.asked: dict[int, Status] = {}
         self.undecided: set[int] = set()  # dropped although not refuted
-        self.rounds, self.ahead, self.late = 0, 0, False
+        self.rounds, self.n_ahead, self.timed_out = 0, 0, False
         self.bound: float | None = None
         self.best: Centers | Coverage | None = None
 
@@ -124,7 +124,7 @@ class _RobustSearch:
             proved = np.array([node for node in optimum.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
             if len(proved) == len(optimum.chosen) or self._serves(optimum, proved):
                 self._keep_best(replace(optimum, chosen=proved))
-                if not self.late or self.rounds > 1:
+                if not self.timed_out or self.rounds > 1:
                     break
             self._ask_ahead(reduced, optimum)
             reduced = without(reduced, [*self._with_status(Status.VIOLATED), *self.undecided])
@@ -159,7 +159,7 @@ class _RobustSearch:
         except QueryError as error:
             note = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
             raise QueryError(f"with robust counterfactuals only{note}: {error}") from error
-        self.late = clock.now() - started > 0.9 * seconds
+        self.timed_out = clock.now() - started > 0.9 * seconds
         if not self.undecided:
             self._tighten(optimum)
         return optimum
@@ -186,8 +186,8 @@ class _RobustSearch:
 
         All of them if an optimum takes all of its time, since there will be few rounds.
         """
-        self.ahead = max(2 * self.ahead, len(found.chosen))
-        self._ask_likely(reduced, self._limit(found), len(reduced.columns) if self.late else self.ahead)
+        self.n_ahead = max(2 * self.n_ahead, len(found.chosen))
+        self._ask_likely(reduced, self._limit(found), len(reduced.columns) if self.timed_out else self.n_ahead)
 
     def _ask_likely(self, reduced: Instance, limit: float, max_count: int) -> None:
         serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in reduced.blocks])

@@ -133,7 +133,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     assert found.statements[0].text.endswith(said)
     assert {one.row for one in found.witnesses} == {"Kim"}, "as the table calls them"
     assert found.witnesses[0].sentence.startswith("The person of row Kim")
-    assert (found.broken is not None) is known
+    assert (found.counterexample is not None) is known
 
 
 @pytest.mark.parametrize("signs", ["deployed", "strict"])
@@ -146,7 +146,7 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     rows = pd.DataFrame({"group": ["a"]})
     certify._exchange(_subject(schema, network, rows), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
-    assert (found.broken is not None) is (signs == "deployed")
+    assert (found.counterexample is not None) is (signs == "deployed")
     assert ("(positive means logit > 0)" in found.statements[0].text) is (signs == "strict")
     assert ("ties count on neither side" in certify._claim(query)) is (signs == "strict")
 

@@ -81,14 +81,14 @@ class FlooredObjective(CecObjective):
         held_out: People, plain: Weights,
     ) -> None:
         super().__init__(prediction, reference, matches, consistency, within)
-        self.strength, self.kept, self.least, self.seen = START, plain, np.inf, 0
-        self.asked_x, self.asked_labels = held_out.x.astype(np.float32), held_out.labels
+        self.strength, self.kept, self.lowest, self.seen = START, plain, np.inf, 0
+        self.held_out_x, self.held_out_labels = held_out.x.astype(np.float32), held_out.labels
         auc, variance = self._auc_and_variance(plain)
         self.auc, self.variance = auc - (consistency.auc_loss or 0.0), variance * consistency.variance_share
         sample = held_out.take(np.arange(len(held_out))[:: max(len(held_out) // MAX_SAMPLE, 1)])
         across, control = match(reference, sample, tau=consistency.tau), match_within(reference, sample, tau=consistency.tau)
         person, row = across.individual[across.matched], across.row[across.matched]
-        self.few = tuple(map(torch.from_numpy, (
+        self.sample = tuple(map(torch.from_numpy, (
             sample.x[person].astype(np.float32), (sample.labels * self.count + sample.groups)[person], row, control.row[person],
         )))
 
@@ -104,14 +104,14 @@ class FlooredObjective(CecObjective):
             self.strength *= DECAY
             return
         with torch.no_grad():
-            score, excess = self.scores(network, *self.few)
-        if (total := float(score) + abs(float(excess))) < self.least:
-            self.least, self.kept = total, weights
+            score, excess = self.scores(network, *self.sample)
+        if (total := float(score) + abs(float(excess))) < self.lowest:
+            self.lowest, self.kept = total, weights
         self.strength = min(self.strength * GROWTH, MAX_STRENGTH)
 
     def _auc_and_variance(self, weights: Weights) -> tuple[float, float]:
         """Return AUC and variance of the probability on the people set apart."""
-        z = forward(weights, self.asked_x).astype(np.float64)
+        z = forward(weights, self.held_out_x).astype(np.float64)
         margin = z[:, 1] - z[:, 0]
-        return float(roc_auc_score(self.asked_labels, margin)), float((1 / (1 + np.exp(-margin))).var())
+        return float(roc_auc_score(self.held_out_labels, margin)), float((1 / (1 + np.exp(-margin))).var())
 

@@ -118,8 +118,8 @@ class NeighbourPool:
     def own(self, rows: Integers) -> Own:
         """Return the places in the pool of these rows of the table (C,), all of which are in it."""
         sorter = np.argsort(self.rows, kind="stable")
-        position = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
-        return Own(at=position, point=np.searchsorted(self.start, position, side="right") - 1, negative=self.negative[position])
+        index = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
+        return Own(position=index, point=np.searchsorted(self.start, index, side="right") - 1, negative=self.negative[index])
 
     def width(self, rows: int) -> int:
         """Return a first guess of the number of points that hold so many rows: twice the number that does on average."""
@@ -130,12 +130,12 @@ class NeighbourPool:
 class Own:
     """Rows that are no neighbours of themselves, all (C,): position and point in the pool, whether decided negatively."""
 
-    at: Integers
+    position: Integers
     point: Integers
     negative: Booleans
 
     def take(self, which: Integers) -> Own:
-        return Own(at=self.at[which], point=self.point[which], negative=self.negative[which])
+        return Own(position=self.position[which], point=self.point[which], negative=self.negative[which])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -359,7 +359,7 @@ def _counts_by_row(
         return bad[None, k], np.zeros((1, len(k)), dtype=bool)
     rank = np.full(len(pool), len(order))
     rank[order] = np.arange(len(order))
-    inside = rank[own.at, None] < k
+    inside = rank[own.position, None] < k
     return (bad[k + inside] - (inside & own.negative[:, None]) if left_out else bad[None, k]), inside
 
 

@@ -39,11 +39,11 @@ class NetworkRows:
 
     t: standard errors to which the coefficients' intervals reach.   row: (N,) positions among the P rows, in their order.
     probability: (N,) of the categories, given the row.   left: (P,) that of categories left out.   raw: (N, V) of the rows,
-    to: (N, V) with the values of do and the categories.   chosen: (N, c) raw values of the categories.   factual: (N,) classes.
+    base: (N, V) with the values of do and the categories.   chosen: (N, c) raw values of the categories.   factual: (N,) classes.
     values: (N, m) of the nodes, change: (N, p), see `Effects`.
-    place: (m,) each node's position among the features, -1 if the network does not take it.
+    position: (m,) each node's position among the features, -1 if the network does not take it.
     outside: attributes that the network does not take -> their words.
-    beside: (N, A) raw values of these.   set_to: raw values of everything in do.   basis: for each coefficient, the factor that
+    extra: (N, A) raw values of these.   set_to: raw values of everything in do.   basis: for each coefficient, the factor that
     each raw value of its parent stands for (None: the raw value itself).
     """
 
@@ -55,14 +55,14 @@ class NetworkRows:
     probability: Array
     left: Array
     raw: Array
-    to: Array
+    base: Array
     chosen: Array
     factual: Integers
     values: Array
     change: Array
-    place: Integers
+    position: Integers
     outside: Mapping[str, tuple[str, ...]]
-    beside: Array
+    extra: Array
     set_to: Mapping[str, float]
     basis: tuple[tuple[float, ...] | None, ...]
 
@@ -99,24 +99,24 @@ class NetworkRows:
             name: () if is_number(frame[name]) else tuple(sorted({text(value) for value in observed[name]}))
             for name in (*fixed, *effects.nodes) if name not in position
         }
-        beside = np.column_stack([np.empty((len(sources), 0)), *(_outside(sources[name], words[name]) for name in words)])
+        extra = np.column_stack([np.empty((len(sources), 0)), *(_outside(sources[name], words[name]) for name in words)])
         after = {
             name: _raw(worlds.frame[name], partial(schema.raw_value, schema.features[position[name]].name)) if name in position
             else _outside(worlds.frame[name], words[name])
             for name in fixed
         }
-        to = raw.copy()
+        base = raw.copy()
         for name in fixed:
             if name in position:
-                to[:, position[name]] = after[name]
+                base[:, position[name]] = after[name]
         values, change = effects.values(people)[worlds.row], effects.changes(sources, worlds.frame)
         t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
         effects.check_categories(values, change, t)
         return cls(
             network=network, schema=schema, effects=effects, t=t, row=worlds.row, probability=worlds.probability, left=worlds.left,
-            raw=raw, to=to, chosen=np.column_stack([np.empty((len(sources), 0)), *(after[name] for name in effects.categories)]),
-            factual=decisions(network, schema.encode(raw)), values=values, change=change,
-            place=np.array([position.get(name, -1) for name in effects.nodes], dtype=np.int64), outside=words, beside=beside,
+            raw=raw, chosen=np.column_stack([np.empty((len(sources), 0)), *(after[name] for name in effects.categories)]),
+            base=base, factual=decisions(network, schema.encode(raw)), values=values, change=change,
+            position=np.array([position.get(name, -1) for name in effects.nodes], dtype=np.int64), outside=words, extra=extra,
             set_to={
                 name: schema.raw_value(schema.features[position[name]].name, value) if name in position
                 else float(words[name].index(text(value)) if words[name] else value)
@@ -133,7 +133,7 @@ class NetworkRows:
 
     def also(self, row: int) -> tuple[float, ...]:
         """Return the row's raw values of attributes that the network does not take."""
-        return tuple(self.beside[row].tolist())
+        return tuple(self.extra[row].tolist())
 
     def corners(self, low: Array, high: Array) -> Array:
         """(T, p) corners of a box of coefficients: all, or MAX_CORNERS random ones where there are more."""
@@ -153,7 +153,7 @@ class NetworkRows:
         for start in range(0, len(self), step):
             part = slice(start, start + step)
             nodes = self.effects.counterfactuals(self.values[part], self.change[part], theta)
-            raw = self._legal(np.tile(self.to[part], (len(theta), 1, 1)), nodes)
+            raw = self._legal(np.tile(self.base[part], (len(theta), 1, 1)), nodes)
             flat = raw.reshape(-1, raw.shape[2])
             classes[:, part] = decisions(self.network, self.schema.encode(flat)).reshape(raw.shape[:2])
             legal[:, part] = self.schema.inside(flat).reshape(raw.shape[:2])
@@ -166,15 +166,15 @@ class NetworkRows:
             part = slice(start, start + ROWS_AT_ONCE)
             k = rows[part]
             nodes = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
-            raw = self._legal(self.to[k], nodes)
+            raw = self._legal(self.base[k], nodes)
             classes[part], legal[part] = decisions(self.network, self.schema.encode(raw)), self.schema.inside(raw)
         return classes, legal
 
     def _legal(self, raw: Array, values: Array) -> Array:
         """Raw rows (..., V) with the nodes' values (..., m) as the schema allows them: rounded where whole, clipped."""
         domain, raw = self.schema.domain, raw.copy()
-        taken = np.flatnonzero(self.place >= 0)
-        v = self.place[taken]
+        taken = np.flatnonzero(self.position >= 0)
+        v = self.position[taken]
         rounded = np.where(domain.integer[v], np.rint(values[..., taken]), values[..., taken])
         raw[..., v] = np.clip(rounded, domain.lower[v], domain.upper[v])
         return raw
@@ -185,15 +185,15 @@ class NetworkRows:
         domain = self.schema.domain
         low, high = (np.broadcast_to(end, (len(rows), len(self.effects))) for end in (low, high))
         ends = self.effects.enclosure(self.values[rows], self.change[rows], low, high)
-        taken = np.flatnonzero(self.place >= 0)
-        width = ((ends[1] - ends[0])[:, taken] / domain.scale[self.place[taken]]).sum(axis=1)
-        return self._legal(self.to[rows], ends[0]), self._legal(self.to[rows], ends[1]), width
+        taken = np.flatnonzero(self.position >= 0)
+        width = ((ends[1] - ends[0])[:, taken] / domain.scale[self.position[taken]]).sum(axis=1)
+        return self._legal(self.base[rows], ends[0]), self._legal(self.base[rows], ends[1]), width
 
     def clipped(self, low: Array, high: Array) -> Booleans:
         """(N,) whether some coefficients in low .. high may lead out of the schema's ranges."""
-        domain, taken = self.schema.domain, np.flatnonzero(self.place >= 0)
+        domain, taken = self.schema.domain, np.flatnonzero(self.position >= 0)
         lower, upper = self.effects.enclosure(self.values, self.change, low, high)
-        v = self.place[taken]
+        v = self.position[taken]
         return np.asarray(((lower[:, taken] < domain.lower[v]) | (upper[:, taken] > domain.upper[v])).any(axis=1))
 
     def query(self, low: Array, high: Array, origin: str) -> CounterfactualQuery:

@@ -208,10 +208,10 @@ def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Measure:
-    """One question about one group.   of: its kind.   ask: answers it for a group's instance.   parts: number of optima that share
-    its time."""
+    """One question about one group.   kind: of the answer.   ask: answers it for a group's instance.   parts: number of optima that
+    share its time."""
 
-    of: str
+    kind: str
     group: str
     ask: Callable[..., Any]
     parts: int = 1
@@ -232,15 +232,15 @@ class _Questions:
 
     def run(self, deadline: Deadline, progress: Progress) -> bool:
         """Answer all questions; return False if time ran out. Later questions depend on k0 and d0 of full coverage."""
-        first = [_Measure(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
+        first = [_Measure(kind="reach", group=name, ask=_reach, parts=2) for name in self.instances]
         return self._ask(first, self._after_reach(), deadline, progress) and self._ask(self._after_reach(), [], deadline, progress)
 
-    def by_group(self, of: str) -> dict[str, Any]:
-        return {measure.group: answer for measure, answer in self._answered_of(of)}
+    def by_group(self, kind: str) -> dict[str, Any]:
+        return {measure.group: answer for measure, answer in self._answered_of(kind)}
 
-    def table(self, of: str) -> pd.DataFrame:
+    def table(self, kind: str) -> pd.DataFrame:
         """Return the lines of all groups."""
-        parts = [answer.assign(group=measure.group) for measure, answer in self._answered_of(of) if answer is not None]
+        parts = [answer.assign(group=measure.group) for measure, answer in self._answered_of(kind) if answer is not None]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def kauc_levels(self) -> Array:
@@ -258,8 +258,8 @@ class _Questions:
         ks = k0s.union(np.rint(np.geomspace(largest, last, EXTRA_KS)).astype(int).tolist()) if last > largest else set()
         return sorted({*self.ks, *ks})
 
-    def _answered_of(self, of: str) -> list[tuple[_Measure, Any]]:
-        return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].of == of]
+    def _answered_of(self, kind: str) -> list[tuple[_Measure, Any]]:
+        return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].kind == kind]
 
     def _ask(self, questions: Sequence[_Measure], later: Sequence[_Measure], deadline: Deadline, progress: Progress) -> bool:
         """Answer these questions; return False if time ran out.   later: the questions after them, as far as they are known."""
@@ -292,8 +292,8 @@ class _Questions:
             ("steps", 1, [partial(_steps, k=k) for k in self.ks if self.grid == "all" and self.exact]),
         ]
         return [
-            *(_Measure(of="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
-            *(_Measure(of=of, group=name, ask=ask, parts=n) for of, n, asks in tasks for ask in asks for name in self.instances),
+            *(_Measure(kind="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
+            *(_Measure(kind=kind, group=name, ask=ask, parts=n) for kind, n, fs in tasks for ask in fs for name in self.instances),
         ]
 
 

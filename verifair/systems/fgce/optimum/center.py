@@ -71,8 +71,8 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
     """
     few = _ActiveFactuals(instance, budget or Budget())
     limit = up_to(cost)
-    if not limit >= few.least:
-        raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
+    if not limit >= few.lowest:
+        raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.lowest:.6g} is the least that covers all")
     k = len(instance.blocks)
     while True:
         chosen = few.covered(k, limit)
@@ -103,7 +103,7 @@ class _ActiveFactuals:
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self.instance, self.deadline = instance, clock.now() + budget.seconds
         self.nearest = [block.cost.min(axis=1) for block in instance.blocks]
-        self.least = max(float(costs.max()) for costs in self.nearest)
+        self.lowest = max(float(costs.max()) for costs in self.nearest)
         self.rows: list[list[int]] = [[int(costs.argmax())] for costs in self.nearest]
         self.steps = 0
 
@@ -115,7 +115,7 @@ class _ActiveFactuals:
         """Return the different costs of the few, from the least possible optimum on."""
         parts = [block.cost[rows].ravel() for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
         values = np.unique(np.concatenate(parts))
-        return np.asarray(values[(values >= self.least) & np.isfinite(values)])
+        return np.asarray(values[(values >= self.lowest) & np.isfinite(values)])
 
     def covered(self, k: int, cost: float) -> Integers | None:
         """Return k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
@@ -158,7 +158,7 @@ class _ActiveFactuals:
 def _full_coverage(instance: Instance, k: int, budget: Budget) -> Centers:
     """Solve for full coverage."""
     few = _ActiveFactuals(instance, budget)
-    lower, upper, chosen = few.least, np.inf, np.empty(0, dtype=np.int64)
+    lower, upper, chosen = few.lowest, np.inf, np.empty(0, dtype=np.int64)
     try:
         while lower < upper:
             cover = few.covered(k, lower)

@@ -58,9 +58,9 @@ class _SectionParts:
     pictures: list[Picture] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     answer: list[dict[str, Any]] = field(default_factory=list)
-    open: int | None = None
+    open_index: int | None = None
     """For one feature: position of the statement that says that no verdict was found in time."""
-    broken: str | None = None
+    counterexample: str | None = None
     """For one feature: a sentence about a counterexample to the same question that another mode found."""
 
     @classmethod
@@ -75,7 +75,7 @@ class _SectionParts:
         )
 
     @property
-    def leads(self) -> bool:
+    def is_headline(self) -> bool:
         """True if a counterexample among possible people belongs on the first screen: nobody of the table is one."""
         return not self.answer[-1].get("exchanged", {}).get("decided_otherwise")
 
@@ -96,9 +96,9 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
             _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / remaining)))
             remaining -= 1
     for asked in features:
-        if asked.found.open is not None and asked.found.broken is not None:
-            refutation = _refuted(settings, subject, asked.query, asked.found.broken, asked.found.leads)
-            asked.found.statements[asked.found.open] = refutation
+        if asked.found.open_index is not None and asked.found.counterexample is not None:
+            refutation = _refuted(settings, subject, asked.query, asked.found.counterexample, asked.found.is_headline)
+            asked.found.statements[asked.found.open_index] = refutation
     parts = _SectionParts.joined([asked.found for asked in features])
     scope = "among everybody whom the schema describes" if not settings.box else f"where {_box_words(subject, settings)}"
     return Section(
@@ -270,7 +270,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     if query.rule == "deployed":  # a change from or to a tie is no flip by the strict rule
         lower, upper = box_of(schema, query.box)
         in_box = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
-        found.broken = next(
+        found.counterexample = next(
             (witness.sentence for witness, (_, row, value) in zip(rows_shown, flips, strict=False)
              if row in in_box and lower[v] <= value <= upper[v] and witness.flips), None
         )
@@ -331,13 +331,13 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             assert verdict.witness is not None
             row = witness_row("certify", subject.schema, verdict.witness, person="A possible person")
             found.witnesses.append(row)
-            found.statements.append(_refuted(settings, subject, query, row.sentence, found.leads))
+            found.statements.append(_refuted(settings, subject, query, row.sentence, found.is_headline))
         case Status.UNKNOWN:
             assert verdict.reason is not None
             text = f"Whether {claim} {scope} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
-            found.open = len(found.statements)
+            found.open_index = len(found.statements)
             found.statements.append(Statement(
-                text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads,
+                text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.is_headline,
                 brief=f"{name}: whether {claim} {scope} was not decided ({verdict.reason.value}).",
             ))
 
@@ -348,7 +348,7 @@ def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -
     found.answer[-1]["enumerated"] = result.model_dump(exclude=excluded)
     rows = [witness_row("certify", subject.schema, witness, person="A possible person") for witness in result.counterexamples]
     found.witnesses += rows[:MAX_SHOWN]
-    found.broken = found.broken or next((entry.sentence for entry in rows), None)
+    found.counterexample = found.counterexample or next((entry.sentence for entry in rows), None)
     if rows:
         text = f"{how_many(result)} Each was decided exactly."
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD))
@@ -386,7 +386,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         text = f"The largest change found for {name} is {rounded(gap.lower, up=False, digits=4)} (exact). {row.sentence}"
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD if row.flips else Tone.WATCH))
         if row.flips and settings.signs != "strict" if settings.epsilon is None else gap.lower > settings.epsilon:
-            found.broken = found.broken or row.sentence
+            found.counterexample = found.counterexample or row.sentence
 
 
 def _float32(proofs: Sequence[Proof]) -> str:
@@ -401,7 +401,7 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
     found.answer[-1]["partition"] = parts.model_dump(include=names)
     examples = [witness_row("certify", subject.schema, example, person="A possible person") for example in parts.examples]
     found.witnesses += examples
-    found.broken = found.broken or next((example.sentence for example in examples), None)
+    found.counterexample = found.counterexample or next((example.sentence for example in examples), None)
     proof = None
     if parts.parts.proved or parts.parts.violated:
         proof = work.checked(

@@ -80,7 +80,7 @@ class Tightened:
 class GuardCell:
     """A box [lower, upper] (V,) of the domain, and the rows of data in it.   halves: its parts, cut along `feature` at `cut`.
 
-    proved: [question][direction] the proof that no gap exceeds the target, None without one.   why: the reason for refusing it:
+    proved: [question][direction] the proof that no gap exceeds the target, None without one.   reason: the reason for refusing it:
     "gap" if a gap above the target is known and no cut would keep rows out of it, "time" if it was not decided.
     """
 
@@ -88,7 +88,7 @@ class GuardCell:
     upper: Array
     rows: Integers
     proved: list[list[EVIDENCE]] | None = None
-    why: str = "time"
+    reason: str = "time"
     feature: int = -1
     cut: float = 0.0
     halves: tuple[GuardCell, GuardCell] | None = None
@@ -173,7 +173,7 @@ class Tightening:
             heapq.heappush(waiting, (-len(cell.rows), self.asked, cell))
 
         for leaf in self.whole.leaves():
-            leaf.proved, leaf.why = None, "time"
+            leaf.proved, leaf.reason = None, "time"
             wait(leaf)
         while waiting and (remaining := started + seconds - clock.now()) > 0:
             _, _, cell = heapq.heappop(waiting)
@@ -189,7 +189,7 @@ class Tightening:
                     cell.proved = None if verdict.certificate is None else _evidence(verdict.certificate)
                     continue
                 if verdict.witness is not None:
-                    cut, cell.why = self._cut(cell, target, verdict.witness.x), "gap"
+                    cut, cell.reason = self._cut(cell, target, verdict.witness.x), "gap"
             for half in self._halve(cell, cut):
                 wait(half)
         return self._result(target)
@@ -269,7 +269,7 @@ class Tightening:
             raise QueryError("no row of the table lies in the box, and --target spares rows; widen --box, or pass another table")
         if any(not rule.conditions for rule in rules):
             share, median = float((self.gaps <= target).mean()), float(np.median(self.gaps))
-            undecided = sum(leaf.why == "time" for leaf in self.whole.leaves())
+            undecided = sum(leaf.reason == "time" for leaf in self.whole.leaves())
             raise QueryError(
                 f"no part of the domain was proved to have no gap above {target:g}: a guardrail for this target would refuse "
                 f"everybody. Of {len(self.rows):,} rows {100 * share:.0f} % are within the target themselves (half have a gap of "
@@ -282,7 +282,7 @@ class Tightening:
         return Tightened(
             target=target, rules=all_rules, certificate=self._certificate(target, all_rules),
             boxes=len(proved), domain=sum(_rule(leaf, self.whole).share(self.space) for leaf in proved),
-            open=sum(len(leaf.rows) for leaf in leaves if leaf.proved is None and leaf.why == "time"),
+            open=sum(len(leaf.rows) for leaf in leaves if leaf.proved is None and leaf.reason == "time"),
         )
 
     def _certificate(self, target: float, rules: Sequence[Rule]) -> Certificate:

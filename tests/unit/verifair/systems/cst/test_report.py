@@ -202,7 +202,7 @@ def test_a_case_file_tells_one_person(run: tuple[SituationTesting, list[Interven
     sizes = case.people.groupby("group")["weight"].sum()
     assert sizes.to_dict() == pytest.approx({"control": 5, "ST test": 5, "CST test": 5})
     control = case.people[case.people["group"] == "control"]
-    assert (case.said.loc[control.index, "sex"] == "f").all()
+    assert (case.records.loc[control.index, "sex"] == "f").all()
     assert case.row not in set(control["row"])
     shares = (case.people["weight"] * case.people["negative"]).groupby(case.people["group"]).sum() / 5
     line = case.claims.set_index(["method", "k"]).loc[("CST w/o", 5)]
@@ -266,7 +266,7 @@ def test_figures_are_drawn(run: tuple[SituationTesting, list[Intervention]], tmp
         situation_plots.distribution(name, one.before(name), one.tilde[name], "women", tmp_path / f"{name}.png")
         cases = [Case.of(one, model.causal_model_, int(place), seed=0) for place in one.review(3)["place"]]
         around = pd.concat([
-            pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.said[name]}) for case in cases
+            pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.records[name]}) for case in cases
         ])
         own = pd.DataFrame({"case": [case.row for case in cases], "factual": 1.0, "counterfactual": 2.0})
         situation_plots.groups(name, around, own, "", tmp_path / f"groups-{name}.png")
@@ -396,7 +396,7 @@ def test_attributes_may_be_called_like_what_is_told_of_them() -> None:
     assert set(table["decision (verifair)"]) == {"negative", "positive"}
     case = Case.of(one, model.causal_model_, int(one.found.complainants[0]), seed=0)
     assert case.people["weight"].groupby(case.people["group"]).sum().to_dict() == {"control": 5, "ST test": 5, "CST test": 5}
-    assert case.said["weight"].tolist() == plain.loc[case.people["row"], "town"].tolist()
+    assert case.records["weight"].tolist() == plain.loc[case.people["row"], "town"].tolist()
     near = case.people.iloc[0]
     line = next(words for text in case.markdown(None).splitlines() if near["row"] in (words := text.replace("|", " ").split()))
     assert {frame.loc[near["row"], "weight"], frame.loc[near["row"], "group"]} <= set(line)
