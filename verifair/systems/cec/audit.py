@@ -116,7 +116,7 @@ def audit(
 
 
 def control(
-    network: Model, reference: Reference, found: ComparedPairs, settings: CecSettings = DEFAULTS, *,
+    network: Model, reference: Reference, across: ComparedPairs, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
     parts: Parts = NO_STORE,
 ) -> ComparedPairs:
@@ -128,11 +128,11 @@ def control(
     in the audit.
     Reference: ours; the paper compares across groups only.
     """
-    audited = np.unique(found.individual)
-    settings = settings.model_copy(update={"tau": found.matches.tau, "threshold": found.threshold})
-    matches = match_within(reference, found.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
+    audited = np.unique(across.individual)
+    settings = settings.model_copy(update={"tau": across.matches.tau, "threshold": across.threshold})
+    matches = match_within(reference, across.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
     inner = replace(matches, individual=audited)
-    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress, parts, keep=False)
+    return _measured(network, reference, across.people, inner, settings, attribution, threads, progress, parts, keep=False)
 
 
 def _measured(

@@ -99,9 +99,9 @@ class ExplanationConsistency(TableEstimator):
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
         """Return (N,) each person's CEC score: the mean over the other groups that have a counterpart, NaN if none has."""
-        found = self.audit(X, y, sensitive_features=sensitive_features)
-        count = np.bincount(found.individual, minlength=len(found.people))
-        total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))
+        pairs = self.audit(X, y, sensitive_features=sensitive_features)
+        count = np.bincount(pairs.individual, minlength=len(pairs.people))
+        total = np.bincount(pairs.individual, weights=pairs.score, minlength=len(pairs.people))
         return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
     def _check(self) -> Model:

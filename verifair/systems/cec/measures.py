@@ -193,12 +193,12 @@ def sensitivity(audit: ComparedPairs, thresholds: Array | None = None) -> pd.Dat
 
 def regime_shares(audit: ComparedPairs, thresholds: Array) -> Array:
     """Return (T, 4) the shares of the regimes A to D at some thresholds (T,)."""
-    found, pairs = np.zeros((len(thresholds), 4), dtype=np.int64), len(audit.pair)
+    counts, pairs = np.zeros((len(thresholds), 4), dtype=np.int64), len(audit.pair)
     for part in blocks(pairs):
         close = audit.score[part, None] <= thresholds
         equal = (audit.decision[part] == audit.decision_tilde[part])[:, None]
-        found += np.stack([(a & b).sum(axis=0) for b in (equal, ~equal) for a in (close, ~close)], axis=1)
-    return np.asarray(found / pairs)
+        counts += np.stack([(a & b).sum(axis=0) for b in (equal, ~equal) for a in (close, ~close)], axis=1)
+    return np.asarray(counts / pairs)
 
 
 def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:

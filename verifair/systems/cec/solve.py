@@ -77,9 +77,9 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     )
 
 
-def _save_proofs(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
+def _save_proofs(consistency: CertifiedConsistency, work: Work) -> dict[str, Any]:
     """Write the certificate where the user asked for it; return the file and a note about it."""
-    file, note = work.save_proof(found.certificate if found.certified.any() else None, "no pair was certified")
+    file, note = work.save_proof(consistency.certificate if consistency.certified.any() else None, "no pair was certified")
     return {"file": file, "note": note}
 
 

@@ -72,8 +72,8 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     )
 
 
-def _measured(name: str, found: CecResult) -> Iterator[Statement]:
-    total = found.everybody
+def _measured(name: str, result: CecResult) -> Iterator[Statement]:
+    total = result.everybody
     if not total.matched:
         text = f"{name}: nobody has a comparable counterpart in another group; allow a larger tau."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH)
@@ -106,55 +106,55 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN)
 
 
-def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, list[Statement]]:
+def _certified(pairs: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, list[Statement]]:
     """Return the proofs and statements about pairs that keep the same decision and reasons wherever both people move within
     delta."""
-    count, nearby = found.certified, where(found.delta)
+    count, nearby = pairs.certified, where(pairs.delta)
     if not count:
-        reason = "there is none" if not found.regime_A else f"none of {found.regime_A:,} could be certified: {unproved(found)}"
+        reason = "there is none" if not pairs.regime_A else f"none of {pairs.regime_A:,} could be certified: {unproved(pairs)}"
         text = f"{name}: no pair of people decided alike for like reasons is proved to stay so {nearby}: {reason}."
         return None, [Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN)]
     proof = work.keep(
-        f"cec-{called(name)}.json.gz", found.found.certificate,
+        f"cec-{called(name)}.json.gz", pairs.found.certificate,
         f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {nearby}.",
         subject.network, subject.schema,
     )
-    rest, rank = found.regime_A - count, standing(proof)
-    text = f"{firmly(rank)}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {nearby}."
+    rest, rank = pairs.regime_A - count, standing(proof)
+    text = f"{firmly(rank)}: {of(count, pairs.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {nearby}."
     statements = [Statement(text=text, standing=rank, tone=Tone.PLAIN if rest else Tone.GOOD)]
     if rest:
-        text = f"Not proved for the other {of(rest, found.regime_A)} pairs by {name}: {unproved(found)}."
+        text = f"Not proved for the other {of(rest, pairs.regime_A)} pairs by {name}: {unproved(pairs)}."
         statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN))
     return proof, statements
 
 
-def _pictures(n: int, name: str, found: CecResult) -> Iterator[Picture]:
-    groups = plots.groups_drawn(found.group_table())
+def _pictures(n: int, name: str, result: CecResult) -> Iterator[Picture]:
+    groups = plots.groups_drawn(result.group_table())
     yield picture(
         f"cec-{n}-scores", f"How much reasons differ, by {name}",
         f"Distribution of the scores of all pairs (0: the same reasons, 1: opposite ones), by group; the mean is "
-        f"{found.everybody.cec.mean if found.everybody.cec else float('nan'):.2f}, the threshold {found.query.threshold:g}.",
-        lambda path: plots.scores(found.pairs, groups, found.query.threshold, path),
+        f"{result.everybody.cec.mean if result.everybody.cec else float('nan'):.2f}, the threshold {result.query.threshold:g}.",
+        lambda path: plots.scores(result.pairs, groups, result.query.threshold, path),
     )
     yield picture(
         f"cec-{n}-features", f"Which features the reasons differ in, by {name}",
         "Share of each feature in the difference of reasons; the table of pairs names them one by one.",
-        lambda path: plots.contributions(found.features, path),
+        lambda path: plots.contributions(result.features, path),
     )
 
 
-def _groups(name: str, found: CecResult) -> DataTable:
+def _groups(name: str, result: CecResult) -> DataTable:
     return DataTable(
-        title=f"Groups by {name}", rows=found.group_table(),
+        title=f"Groups by {name}", rows=result.group_table(),
         note="cec: mean score, 0 (same reasons) to 1. pfr: share decided differently. A: same decision, same reasons; B: same "
         "decision, other reasons; C: other decision, same reasons; D: both differ. within: mean score within the group; beyond: "
         "how much higher it is across groups.",
     )
 
 
-def _review(name: str, found: CecResult) -> DataTable:
+def _review(name: str, result: CecResult) -> DataTable:
     return DataTable(
-        title=f"Pairs to review, by {name}", rows=found.review,
-        note=f"The {len(found.review)} pairs of most concern; rows are counted from 0. reasons: the two features that differ "
+        title=f"Pairs to review, by {name}", rows=result.review,
+        note=f"The {len(result.review)} pairs of most concern; rows are counted from 0. reasons: the two features that differ "
         "most, as the share of the person's own reasons / of the counterpart's.",
     )

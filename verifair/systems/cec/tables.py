@@ -84,19 +84,19 @@ def write(result: CecResult, folder: Path) -> None:
         (folder / "certified.csv").unlink(missing_ok=True)
 
 
-def _audit_line(found: CecResult) -> str:
-    asked = found.asked
+def _audit_line(result: CecResult) -> str:
+    asked = result.asked
     pool = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
     dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
     return (
         f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {pool}, by "
-        f"merit ({', '.join(asked.merit)}). Reasons: {found.query.attributions}.{dropped}"
+        f"merit ({', '.join(asked.merit)}). Reasons: {result.query.attributions}.{dropped}"
     )
 
 
-def _notes(found: CecResult) -> list[str]:
+def _notes(result: CecResult) -> list[str]:
     """Return notes about the question itself."""
-    asked = found.asked
+    asked = result.asked
     pool = asked.reference.people
     merit = pool.values[:, np.unique(pool.features[asked.reference.columns])]
     note = "note: everybody has the same merit, so all people of another group with the same label are equally near"
@@ -106,21 +106,21 @@ def _notes(found: CecResult) -> list[str]:
     ]
 
 
-def _certified_lines(found: CertifiedPairs) -> list[str | None]:
+def _certified_lines(pairs: CertifiedPairs) -> list[str | None]:
     """Return lines about the proved pairs, the reasons of the others, and the file of the proofs."""
-    if not found.regime_A:
-        return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", found.note]
+    if not pairs.regime_A:
+        return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", pairs.note]
     return [
-        f"Certified A: {found.certified:,} of the {found.regime_A:,} pairs in regime A ({percent(found.share)}) are decided "
-        f"alike, with a score below {found.threshold:g}, {where(found.delta)}{'' if found.delta else ' (delta 0)'} "
-        f"({found.seconds:.1f} s).",
-        f"Unknown: {unproved(found)}." if found.unknown else None, found.note,
+        f"Certified A: {pairs.certified:,} of the {pairs.regime_A:,} pairs in regime A ({percent(pairs.share)}) are decided "
+        f"alike, with a score below {pairs.threshold:g}, {where(pairs.delta)}{'' if pairs.delta else ' (delta 0)'} "
+        f"({pairs.seconds:.1f} s).",
+        f"Unknown: {unproved(pairs)}." if pairs.unknown else None, pairs.note,
     ]
 
 
-def unproved(found: CertifiedPairs) -> str:
+def unproved(pairs: CertifiedPairs) -> str:
     """Return the number of pairs in regime A that are not certified, by reason: "12 (time was up)"."""
-    return ", ".join(f"{found.unknown[reason]:,} ({text})" for reason, text in REASON_WORDS.items() if reason in found.unknown)
+    return ", ".join(f"{pairs.unknown[reason]:,} ({text})" for reason, text in REASON_WORDS.items() if reason in pairs.unknown)
 
 
 def where(delta: float) -> str:
@@ -128,34 +128,34 @@ def where(delta: float) -> str:
     return f"wherever both move within {units(delta)}" if delta else "as they are"
 
 
-def overview(found: CecResult) -> Grid:
+def overview(result: CecResult) -> Grid:
     """Return the table of the answer: everybody and each group in a column, or, if there are many groups, in a line."""
-    if len(found.groups) > MAX_COLUMNS + 1:
-        return _short_overview(found.groups, found.query.protected)
+    if len(result.groups) > MAX_COLUMNS + 1:
+        return _short_overview(result.groups, result.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column("")
-    for group in found.groups:
+    for group in result.groups:
         grid.add_column(group.name, justify="right")
     lines = {
-        "people": [f"{group.people:,}" for group in found.groups],
-        "with a counterpart": [percent(group.coverage) for group in found.groups],
-        "distance, median": [cell(group.distance[0]) for group in found.groups],
-        "  90 % and largest": [f"{cell(group.distance[1])}, {cell(group.distance[2])}" for group in found.groups],
-        "with equal merit": [percent(group.twins) for group in found.groups],
-        "nearest: median (most)": [f"{group.ties[0]:g} ({group.ties[1]:,})" for group in found.groups],
-        "mean score (CEC)": [cell(group.cec.mean if group.cec else None, ".3f") for group in found.groups],
-        "  95 %": [_ends(group.cec) for group in found.groups],
-        "other decision (PFR)": [percent(group.pfr.mean if group.pfr else None) for group in found.groups],
-        "  95 %, in %": [_ends(group.pfr, percent=True) for group in found.groups],
+        "people": [f"{group.people:,}" for group in result.groups],
+        "with a counterpart": [percent(group.coverage) for group in result.groups],
+        "distance, median": [cell(group.distance[0]) for group in result.groups],
+        "  90 % and largest": [f"{cell(group.distance[1])}, {cell(group.distance[2])}" for group in result.groups],
+        "with equal merit": [percent(group.twins) for group in result.groups],
+        "nearest: median (most)": [f"{group.ties[0]:g} ({group.ties[1]:,})" for group in result.groups],
+        "mean score (CEC)": [cell(group.cec.mean if group.cec else None, ".3f") for group in result.groups],
+        "  95 %": [_ends(group.cec) for group in result.groups],
+        "other decision (PFR)": [percent(group.pfr.mean if group.pfr else None) for group in result.groups],
+        "  95 %, in %": [_ends(group.pfr, percent=True) for group in result.groups],
     }
-    if found.controlled:
-        lines["mean score in group"] = [cell(group.within) for group in found.groups]
-        lines["  excess across, 95 %"] = [_ends(group.beyond) for group in found.groups]
+    if result.controlled:
+        lines["mean score in group"] = [cell(group.within) for group in result.groups]
+        lines["  excess across, 95 %"] = [_ends(group.beyond) for group in result.groups]
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
     for letter, meaning in SHORT_REGIMES.items():
-        grid.add_row(f"{letter} {meaning}", *(percent(group.regimes.get(letter)) for group in found.groups))
+        grid.add_row(f"{letter} {meaning}", *(percent(group.regimes.get(letter)) for group in result.groups))
     return grid
 
 
@@ -174,10 +174,10 @@ def _short_overview(groups: Sequence[GroupFindings], protected: Sequence[str]) -
     return grid
 
 
-def everybody_line(found: CecResult) -> str | None:
+def everybody_line(result: CecResult) -> str | None:
     """Return figures about everybody that the table with a line for each group lacks; None beside the other table."""
-    everybody = found.everybody
-    if len(found.groups) <= MAX_COLUMNS + 1:
+    everybody = result.everybody
+    if len(result.groups) <= MAX_COLUMNS + 1:
         return None
     line = f"Nearest counterparts: median {cell(everybody.distance[0])}, 90 % up to {cell(everybody.distance[1])}, "
     line += f"largest {cell(everybody.distance[2])}; {percent(everybody.twins)} of the matched have one of equal merit. "
@@ -189,9 +189,9 @@ def legend() -> str:
     return "Regimes, person and counterpart: " + "; ".join(f"{letter} {meaning}" for letter, meaning in REGIMES.items()) + "."
 
 
-def between_grid(found: CecResult) -> Grid:
+def between_grid(result: CecResult) -> Grid:
     """Return the table of pairs of groups with the highest mean score, for more than two groups."""
-    table = found.between_groups[found.between_groups["matched"] >= MIN_PAIRS].nlargest(MAX_GROUP_PAIRS, "CEC")
+    table = result.between_groups[result.between_groups["matched"] >= MIN_PAIRS].nlargest(MAX_GROUP_PAIRS, "CEC")
     grid = Grid(title=f"Highest mean scores between two groups (of at least {MIN_PAIRS} pairs)", title_justify="left")
     for column in ("group", "counterparts in"):
         grid.add_column(column)
@@ -199,53 +199,53 @@ def between_grid(found: CecResult) -> Grid:
         grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
         grid.add_row(
-            _brief(line["group"], found.query.protected), _brief(line["other"], found.query.protected), f"{int(line['matched']):,}",
-            cell(line["CEC"]), percent(line["PFR"]), percent(line["A"]), percent(line["B"]),
+            _brief(line["group"], result.query.protected), _brief(line["other"], result.query.protected),
+            f"{int(line['matched']):,}", cell(line["CEC"]), percent(line["PFR"]), percent(line["A"]), percent(line["B"]),
         )
     return grid
 
 
-def threshold_line(found: CecResult) -> str:
+def threshold_line(result: CecResult) -> str:
     """Return the line that shows the share of regime B at other thresholds."""
-    table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
+    table = result.thresholds.set_index(result.thresholds["threshold"].round(6))
     parts = [f"{percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
-        f"Scores above {found.query.threshold:g} are different reasons (--threshold; the paper names no value). Regime B would be "
+        f"Scores above {result.query.threshold:g} are different reasons (--threshold; the paper names no value). Regime B would be "
         + ", ".join(parts) + "."
     )
 
 
-def features_grid(found: CecResult) -> Grid:
+def features_grid(result: CecResult) -> Grid:
     """Return the table of features whose attributions differ most between counterparts; parts sum to the mean squared score."""
-    total = float(found.features["part"].sum())
+    total = float(result.features["part"].sum())
     grid = Grid(title=f"What makes reasons differ\n(mean squared score {cell(total)})", title_justify="left")
     grid.add_column("feature")
     grid.add_column("part", justify="right")
     grid.add_column("share", justify="right")
-    for line in found.features.head(MAX_FEATURES).to_dict(orient="records"):
-        grid.add_row(_name(line["feature"], found), cell(line["part"]), percent(line["share"]))
-    rest = found.features.iloc[MAX_FEATURES:]
+    for line in result.features.head(MAX_FEATURES).to_dict(orient="records"):
+        grid.add_row(_name(line["feature"], result), cell(line["part"]), percent(line["share"]))
+    rest = result.features.iloc[MAX_FEATURES:]
     if len(rest):
         grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), percent(float(rest["share"].sum())))
     return grid
 
 
-def _name(feature: str, found: CecResult) -> str:
-    spec = found.described[feature]
+def _name(feature: str, result: CecResult) -> str:
+    spec = result.described[feature]
     marks = [mark for mark, applies in (("merit", spec.merit), ("protected", spec.protected)) if applies]
     return feature + (f" ({', '.join(marks)})" if marks else "")
 
 
-def review_grid(found: CecResult) -> Grid:
+def review_grid(result: CecResult) -> Grid:
     """Return the table of pairs to look at first: the same decision for the most different reasons."""
-    reference = found.asked.apart.name if found.asked.apart else None
+    reference = result.asked.apart.name if result.asked.apart else None
     description = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
     grid = Grid(title=f"To review first ({description})", title_justify="left")
     for column in ("row", "like row", "score"):
         grid.add_column(column, justify="right")
     for column in ("regime", "decision", "reasons (own / counterpart's)"):
         grid.add_column(column)
-    for line in found.review.head(found.top).to_dict(orient="records"):
+    for line in result.review.head(result.top).to_dict(orient="records"):
         decisions = line["decision"] if line["decision"] == line["its decision"] else f"{line['decision']} / {line['its decision']}"
         grid.add_row(
             str(line["row"]), str(line["counterpart"]), f"{line['score']:.3f}", str(line["regime"]), decisions,
@@ -254,9 +254,9 @@ def review_grid(found: CecResult) -> Grid:
     return grid
 
 
-def unmatched_lines(found: CecResult) -> list[str]:
+def unmatched_lines(result: CecResult) -> list[str]:
     """Return lines that name people without a counterpart, with the reason."""
-    table = found.unmatched
+    table = result.unmatched
     if not len(table):
         return []
     lines = [f"{len(table):,} pairs are unmatched: nobody of the other group with the same label is within tau."]
@@ -269,9 +269,9 @@ def unmatched_lines(found: CecResult) -> list[str]:
     return lines
 
 
-def model_line(found: CecResult) -> str:
+def model_line(result: CecResult) -> str:
     """Return the line about the model's decisions: a constant model explains everybody alike, so its low CEC says little."""
-    model = found.model_decides
+    model = result.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
     line = f"The model decides positively on {percent(model.positive)} of the matched people{variance}{auc}."
@@ -279,20 +279,20 @@ def model_line(found: CecResult) -> str:
     return line if reason is None else f"{line} Caution: {reason}, so a low CEC says little."
 
 
-def distance_line(found: CecResult) -> str | None:
+def distance_line(result: CecResult) -> str | None:
     """Return the line that correlates score and distance; None if there is no correlation to compute."""
-    if found.score_follows_distance != found.score_follows_distance:
+    if result.score_follows_distance != result.score_follows_distance:
         return None
-    line = f"Rank correlation of score and distance: {found.score_follows_distance:+.2f}"
-    if found.score_follows_distance < MIN_CORRELATION:
+    line = f"Rank correlation of score and distance: {result.score_follows_distance:+.2f}"
+    if result.score_follows_distance < MIN_CORRELATION:
         return f"{line}, so nearer counterparts would not have more similar reasons."
     return f"{line}: scores are partly due to distance between the people, not to their treatment; --tau leaves out distant pairs."
 
 
-def within_line(found: CecResult) -> str | None:
+def within_line(result: CecResult) -> str | None:
     """Return the line that compares scores across groups with those within groups; None if these were not measured."""
-    everybody = found.everybody
-    if not found.controlled or everybody.beyond is None:
+    everybody = result.everybody
+    if not result.controlled or everybody.beyond is None:
         return None
     line = f"Comparable people of the same group have a mean score of {everybody.within:.3f}. Across groups it differs by "
     line += f"{everybody.beyond.mean:+.3f} ({everybody.beyond.low:+.3f} .. {everybody.beyond.high:+.3f})."
@@ -301,13 +301,13 @@ def within_line(found: CecResult) -> str | None:
     return line
 
 
-def ties_line(found: CecResult) -> str:
-    everybody = found.everybody
+def ties_line(result: CecResult) -> str:
+    everybody = result.everybody
     if everybody.ties[1] <= 1:
         return "Each person has exactly one nearest counterpart in every other group."
-    first = found.query.ties == "first"
+    first = result.query.ties == "first"
     rule = "the first in the table is taken (--ties first)" if first else "one is drawn with --seed (--ties random)"
-    rows = len(np.unique(found.measured.counterpart))
+    rows = len(np.unique(result.measured.counterpart))
     how_many = f"up to {everybody.ties[1]:,}" if everybody.ties[0] < 2 else f"{everybody.ties[0]:g} or more (half of them)"
     return (
         f"Pairs have {how_many} equally near counterparts: {rule}, so scores depend on that rule; "

@@ -254,12 +254,12 @@ class Intervention(Shape):
     @cached_property
     def rates(self) -> Annotated[pd.DataFrame, RowsOf(GroupRate)]:
         """Share of negative decisions of each group, also on the counterfactuals: NaN where nobody decides on them."""
-        found, pool = self.found, self.found.test_pool
-        tilde = np.full(len(found.groups), np.nan) if found.refused_tilde is None else found.refused_tilde
+        situations, pool = self.found, self.found.test_pool
+        tilde = np.full(len(situations.groups), np.nan) if situations.refused_tilde is None else situations.refused_tilde
         lines: list[tuple[Any, ...]] = []
-        for g, name in enumerate(found.names):
-            members = found.groups == g
-            lines.append((name, int(members.sum()), float(found.refused[members].mean()), float(tilde[members].mean())))
+        for g, name in enumerate(situations.names):
+            members = situations.groups == g
+            lines.append((name, int(members.sum()), float(situations.refused[members].mean()), float(tilde[members].mean())))
         lines.append((self.name, len(pool), float(pool.negative.mean()), float(pool.negative.mean())))
         return pd.DataFrame(lines, columns=["group", "people", "negative", "counterfactual"])
 

@@ -53,25 +53,25 @@ TWO_SCALES = "\nthe CST test group is found with counterfactuals\nscaled by thei
 def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
     """Return file name -> function that draws it; if several interventions are tested, each has a folder of its own."""
     model = result.model
-    out: dict[str, Callable[[Path], None]] = {
+    files: dict[str, Callable[[Path], None]] = {
         "graph.png": partial(causal_graph, model.causal_model_.graph, list(model.do), "decision", reads(model.decider))
     }
     for test, cases in zip(result.tests, result.cases, strict=True):
         folder = result.folder(test)
-        out[f"{folder}counts.png"] = partial(counts, test)
-        out[f"{folder}intervals.png"] = partial(intervals, test)
+        files[f"{folder}counts.png"] = partial(counts, test)
+        files[f"{folder}intervals.png"] = partial(intervals, test)
         population = f"{test.complainants:,} complainants, do({test.name})"
         scales = TWO_SCALES if model.preset == "paper" else ""
         for name in [name for name in test.attributes if name in test.moved][:MAX_FIGURES]:
             stem = file_name(name)
-            out[f"{folder}figure2-left-{stem}.png"] = partial(distribution, name, test.before(name), test.tilde[name], population)
+            files[f"{folder}figure2-left-{stem}.png"] = partial(distribution, name, test.before(name), test.tilde[name], population)
             if cases:
-                out[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_group_values(cases[:MAX_CASES], name), scales)
+                files[f"{folder}figure2-right-{stem}.png"] = partial(groups, name, *_group_values(cases[:MAX_CASES], name), scales)
         for robust in (robust for robust in result.sensitivity if robust.name == test.name):
-            out[f"{folder}sensitivity.png"] = partial(overturned, robust)
+            files[f"{folder}sensitivity.png"] = partial(overturned, robust)
         for case in cases:
-            out[f"{folder}cases/{case.file}.png"] = partial(complainant, case)
-    return out
+            files[f"{folder}cases/{case.file}.png"] = partial(complainant, case)
+    return files
 
 
 def _group_values(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -88,15 +88,15 @@ def _lines(test: Intervention) -> list[str]:
 def tables(result: CstResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table; `write` writes the claims."""
     names = ("counts", "counterfactuals", "overlaps", "rates", "changes")
-    out = {f"{'summary' if name == 'counts' else name}.csv": _of_all(result.tests, name) for name in names}
+    files = {f"{'summary' if name == 'counts' else name}.csv": _of_all(result.tests, name) for name in names}
     if result.certified:
-        out["certified.csv"] = _of_all(result.certified, "people")
+        files["certified.csv"] = _of_all(result.certified, "people")
     if result.sensitivity:
-        out["sensitivity.csv"] = _of_all(result.sensitivity, "table")
+        files["sensitivity.csv"] = _of_all(result.sensitivity, "table")
     draw_tables = [_named(test.name, test.draws.counts.drop(columns="by draw")) for test in result.tests if test.draws is not None]
     if draw_tables:
-        out["draws.csv"] = pd.concat(draw_tables, ignore_index=True)
-    return out | ({"several.csv": result.several} if len(result.several) else {})
+        files["draws.csv"] = pd.concat(draw_tables, ignore_index=True)
+    return files | ({"several.csv": result.several} if len(result.several) else {})
 
 
 def _of_all(findings: Sequence[Intervention | CertifiedDecisions | ClaimRobustness], name: str) -> pd.DataFrame:

@@ -447,6 +447,6 @@ def _own_scale(metric: Metric, frame: pd.DataFrame, complainants: Integers, coun
     return replace(scaled, levels=metric.levels)  # a category may be absent there; both must use the same coordinates
 
 
-def _with_value(found: Situations) -> Situations:
-    claims = found.claims("CST" if "CST" in found.methods else "CST w/o", min(found.k))
-    return replace(found, value=float(claims.positive.mean()))
+def _with_value(situations: Situations) -> Situations:
+    claims = situations.claims("CST" if "CST" in situations.methods else "CST w/o", min(situations.k))
+    return replace(situations, value=float(claims.positive.mean()))

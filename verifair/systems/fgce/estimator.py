@@ -335,18 +335,18 @@ class GroupCounterfactuals(TableEstimator):
                 robust = robust_choice(
                     instance, self._optimum, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
                 )
-                found: Centers | Coverage = robust.found
+                optimum: Centers | Coverage = robust.found
             else:
-                found, short = self._optimum_or_most(instance, budget)
+                optimum, short = self._optimum_or_most(instance, budget)
         except Unfinished as error:
             raise QueryError(
                 f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
                 "what it has by then"
             ) from error
-        limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
-        assigned, cost = assignment(instance, found.chosen, limit)
+        limit = optimum.cost if isinstance(optimum, Centers) else float(self.max_cost or 0.0)
+        assigned, cost = assignment(instance, optimum.chosen, limit)
         return Group(
-            name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost, robust=robust,
+            name=name, negatives=negatives, instance=instance, found=optimum, assigned=assigned, cost=cost, robust=robust,
             short=short,
         )
 
@@ -365,12 +365,12 @@ class GroupCounterfactuals(TableEstimator):
             largest = largest_coverage(instance, self.k, np.inf, budget=left())
             if not largest.optimal:
                 raise
-        found = self._optimum(instance, largest.covered / instance.size, left())
+        optimum = self._optimum(instance, largest.covered / instance.size, left())
         try:
             needed_for_all: int | None = fewest(instance, budget=left())[0]
         except Unfinished:
             needed_for_all = None
-        return found, Shortage(asked=needed(instance, self.coverage), needed=needed_for_all)
+        return optimum, Shortage(asked=needed(instance, self.coverage), needed=needed_for_all)
 
     def _optimum(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
         if self.max_cost is not None:

@@ -92,19 +92,19 @@ def certify_robust(
     _check(query.schema, raw)
     deltas, budget = sorted({float(value) for value in delta}), budget or Budget()
     deadline = clock.now() + budget.seconds
-    found: dict[float, dict[int, Answers]] = {}
+    results: dict[float, dict[int, Answers]] = {}
     refuted: dict[int, Answers] = {}
     for done, value in enumerate(deltas):
         open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
         seconds = max(deadline - clock.now(), 1e-3) / (len(deltas) - done)
         new_answers = _answers(query, raw[open_rows], value, method, _with_seconds(budget, seconds)) if len(open_rows) else []
-        found[value] = refuted | dict(zip(open_rows.tolist(), new_answers, strict=True))
-        refuted = {row: answers for row, answers in found[value].items() if _status(answers) is Status.VIOLATED}
+        results[value] = refuted | dict(zip(open_rows.tolist(), new_answers, strict=True))
+        refuted = {row: answers for row, answers in results[value].items() if _status(answers) is Status.VIOLATED}
         if progress is not None:
             progress((done + 1) * len(raw), len(deltas) * len(raw))
     keys = [(row, value) for row in range(len(raw)) for value in deltas]
-    lines = [_line(schema, row, value, found[value][row], [found[d][row] for d in deltas if d < value]) for row, value in keys]
-    decided = [proof for row, value in keys for proof in _proofs_of(raw[row], value, found[value][row], _favoured(query)[0])]
+    lines = [_line(schema, row, value, results[value][row], [results[d][row] for d in deltas if d < value]) for row, value in keys]
+    decided = [proof for row, value in keys for proof in _proofs_of(raw[row], value, results[value][row], _favoured(query)[0])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 

@@ -133,14 +133,14 @@ class _RobustSearch:
             self.best = self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True)
         return self._answer(self.best)
 
-    def _keep_best(self, found: Centers | Coverage) -> None:
+    def _keep_best(self, optimum: Centers | Coverage) -> None:
         """Keep an answer, all proved, unless an earlier round's is better."""
-        if isinstance(found, Centers):
-            better = not isinstance(self.best, Centers) or found.cost < self.best.cost
+        if isinstance(optimum, Centers):
+            better = not isinstance(self.best, Centers) or optimum.cost < self.best.cost
         else:
-            better = not isinstance(self.best, Coverage) or found.covered > self.best.covered
+            better = not isinstance(self.best, Coverage) or optimum.covered > self.best.covered
         if better:
-            self.best = found
+            self.best = optimum
 
     def _seconds_left(self) -> float:
         return self.deadline - clock.now()
@@ -167,11 +167,11 @@ class _RobustSearch:
     def _solved(self, reduced: Instance, seconds: float) -> Centers | Coverage:
         return self.solve(reduced, self.count / reduced.size if self.count else 1.0, replace(self.budget, seconds=seconds))
 
-    def _tighten(self, found: Centers | Coverage) -> None:
-        if isinstance(found, Centers):
-            self.bound = found.lower if self.bound is None else max(self.bound, found.lower)
+    def _tighten(self, optimum: Centers | Coverage) -> None:
+        if isinstance(optimum, Centers):
+            self.bound = optimum.lower if self.bound is None else max(self.bound, optimum.lower)
         else:
-            self.bound = found.bound if self.bound is None else min(self.bound, found.bound)
+            self.bound = optimum.bound if self.bound is None else min(self.bound, optimum.bound)
 
     def _ask(self, chosen: Integers) -> None:
         """Ask about the chosen candidates with the full budget; those that are not decided are dropped."""
@@ -181,13 +181,13 @@ class _RobustSearch:
             self.asked |= dict(zip(new, proved, strict=True))
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
-    def _ask_ahead(self, reduced: Instance, found: Centers | Coverage) -> None:
+    def _ask_ahead(self, reduced: Instance, optimum: Centers | Coverage) -> None:
         """Ask, with a small budget, about likely next candidates: those that serve most at this cost, twice as many as last time.
 
         All of them if an optimum takes all of its time, since there will be few rounds.
         """
-        self.n_ahead = max(2 * self.n_ahead, len(found.chosen))
-        self._ask_likely(reduced, self._limit(found), len(reduced.columns) if self.timed_out else self.n_ahead)
+        self.n_ahead = max(2 * self.n_ahead, len(optimum.chosen))
+        self._ask_likely(reduced, self._limit(optimum), len(reduced.columns) if self.timed_out else self.n_ahead)
 
     def _ask_likely(self, reduced: Instance, limit: float, max_count: int) -> None:
         serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in reduced.blocks])
@@ -198,26 +198,26 @@ class _RobustSearch:
             proved = self.prove(candidates, replace(self.budget, seconds=max(self._seconds_left() / 2, 1e-3), nodes=nodes))
             self.asked |= dict(zip(candidates.tolist(), proved, strict=True))
 
-    def _serves(self, found: Centers | Coverage, proved: Integers) -> bool:
+    def _serves(self, optimum: Centers | Coverage, proved: Integers) -> bool:
         """Return True if the proved ones among the chosen do as well as all of them."""
-        target = self.count if isinstance(found, Centers) else found.covered
+        target = self.count if isinstance(optimum, Centers) else optimum.covered
         cost = self.instance.to(proved).min(axis=1, initial=np.inf)
-        return int(within(cost, self._limit(found)).sum()) >= target
+        return int(within(cost, self._limit(optimum)).sum()) >= target
 
-    def _limit(self, found: Centers | Coverage) -> float:
+    def _limit(self, optimum: Centers | Coverage) -> float:
         """Return the largest cost that a factual may have."""
-        return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else up_to(self.max_cost)
+        return optimum.cost if isinstance(optimum, Centers) else np.inf if self.max_cost is None else up_to(self.max_cost)
 
-    def _answer(self, found: Centers | Coverage) -> RobustChoice:
+    def _answer(self, optimum: Centers | Coverage) -> RobustChoice:
         if self.undecided and self._seconds_left() > 0:
             with suppress(QueryError, Unfinished):  # nothing found in time: the bound is unchanged
                 self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._seconds_left()))
         bound = self.bound
-        if isinstance(found, Centers):
-            found = replace(found, lower=min(-np.inf if bound is None else bound, found.cost))
+        if isinstance(optimum, Centers):
+            optimum = replace(optimum, lower=min(-np.inf if bound is None else bound, optimum.cost))
         else:
-            found = replace(found, bound=max(self.instance.size if bound is None else int(bound), found.covered))
-        return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
+            optimum = replace(optimum, bound=max(self.instance.size if bound is None else int(bound), optimum.covered))
+        return RobustChoice(found=optimum, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
 
     def _too_few(self, reduced: Instance, out_of_time: bool) -> QueryError:
         """Return the error: how many factuals still have a candidate, and whether the others are known to have none."""

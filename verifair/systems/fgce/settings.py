@@ -28,11 +28,11 @@ Bandwidth = float | Literal["scott", "cross-validated"]
 
 def _changes(texts: Sequence[str]) -> dict[str, str]:
     expected = f"expected feature=one of {', '.join(CHANGES)}, e.g. age=increase"
-    found = assignments(texts, expected=expected)
-    for name, change in found.items():
+    changes = assignments(texts, expected=expected)
+    for name, change in changes.items():
         if change not in CHANGES:
             raise ValueError(f"{name}={change}: {expected}")
-    return found
+    return changes
 
 
 def _width(value: Any, info: ValidationInfo) -> Any:

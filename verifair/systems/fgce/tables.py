@@ -81,7 +81,7 @@ def show(result: FgceResult, console: Console) -> None:
 
 def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table, for tables that are not empty."""
-    out = {
+    files = {
         "groups": pd.DataFrame([_flat_line(group) for group in result.groups]),
         "counterfactuals": advice_table(result.groups),
         "explanations": result.explanations,
@@ -90,16 +90,16 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
         "attribute-sizes": _by_group(result.fitted.attribute_sizes()),
     }
     if result.re_evaluated is not None:
-        out["re-evaluated"] = result.re_evaluated
+        files["re-evaluated"] = result.re_evaluated
     if result.robust is not None:
         texts = [None if witness is None else words(witness) for witness in result.robust["witness"]]
-        out["robust"] = result.robust.assign(witness=texts)
+        files["robust"] = result.robust.assign(witness=texts)
     if result.compared is not None:
-        out["compared"] = result.compared
+        files["compared"] = result.compared
     if (measured := result.measures) is not None:
-        out |= {"coverage": measured.coverage, "cost": measured.cost}
-        out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc, "breakpoints": measured.steps}
-    return {f"{name}.csv": table for name, table in out.items() if len(table)}
+        files |= {"coverage": measured.coverage, "cost": measured.cost}
+        files |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc, "breakpoints": measured.steps}
+    return {f"{name}.csv": table for name, table in files.items() if len(table)}
 
 
 def shortage(group: GroupSummary, k: int) -> str:
@@ -266,8 +266,8 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
         difference = f"{line.apart:.3g}" + (f" ({line.chance.low:.3g} .. {line.chance.high:.3g})" if line.chance else "")
         worst = "not compared" if len(line.ranked) < 2 else line.worst or "neither"
         worst = "not clear" if line.worst and not line.clear else worst
-        known = [value for value in line.values.values() if value == value] or [float("nan")]
-        ends = [_number(min(known)), _number(max(known))]
+        numbers = [value for value in line.values.values() if value == value] or [float("nan")]
+        ends = [_number(min(numbers)), _number(max(numbers))]
         values = list(map(_number, line.values.values())) if is_wide else [" .. ".join(dict.fromkeys(ends))]
         grid.add_row(line.measure, *values, worst, difference if line.worst else "")
     too_few = {name: count for line in lines for name, count in line.people.items() if count < SMALL}

@@ -40,8 +40,8 @@ class Draws:
 
     def uniform(self, columns: int) -> Array:
         """(N, columns) numbers in (0, 1), 53 bits each."""
-        found = np.empty((len(self.keys), columns))
+        result = np.empty((len(self.keys), columns))
         for column in range(columns):
             bits = pd.util.hash_array(self.keys + np.uint64((column + 1) * STEP % 2**64))  # splitmix64's finaliser
-            found[:, column] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
-        return found
+            result[:, column] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+        return result

@@ -113,15 +113,15 @@ class AdditiveMechanism(Mechanism):
     def _function(self, parents: pd.DataFrame) -> Array:
         where = f"{self.described} of {', '.join(self.parents)}"
         try:
-            found = np.asarray(self.function(parents), dtype=np.float64)
+            values = np.asarray(self.function(parents), dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"{where}: {error}; it takes a DataFrame and gives a number a row") from error
-        if found.shape != (len(parents),) or not np.isfinite(found).all():
+        if values.shape != (len(parents),) or not np.isfinite(values).all():
             raise DataError(
-                f"{self.described} of {', '.join(self.parents)}: gave shape {found.shape} for {len(parents)} rows"
-                f"{'' if np.isfinite(found).all() else ', not all of them finite'}; it must give one finite number a row"
+                f"{self.described} of {', '.join(self.parents)}: gave shape {values.shape} for {len(parents)} rows"
+                f"{'' if np.isfinite(values).all() else ', not all of them finite'}; it must give one finite number a row"
             )
-        return found
+        return values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,10 +140,10 @@ class Linear:
 
     def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> LinearMechanism:
         if self.coefficients is not None:
-            found = given(self.coefficients, self.intercept, parents, str(child.name))
+            coefficients = given(self.coefficients, self.intercept, parents, str(child.name))
             if self.errors is not None:
-                found = with_errors(found, self.errors, str(child.name))
-            return LinearMechanism(coefficients=found, residual_sd=None)
+                coefficients = with_errors(coefficients, self.errors, str(child.name))
+            return LinearMechanism(coefficients=coefficients, residual_sd=None)
         design = Design.of(parents, node=str(child.name), reference=self.reference)
         y = numbers(child, "a linear mechanism")
         fit = least_squares(design, parents, y, str(child.name))
@@ -223,6 +223,6 @@ def is_estimator(function: Any) -> bool:
 
 def seeded(estimator: Any, seed: int) -> Any:
     """Return a clone with `seed` wherever the random_state of the estimator, or of one of its steps, is None."""
-    found = clone(estimator)
-    states = {key: seed for key, value in found.get_params().items() if key.split("__")[-1] == "random_state" and value is None}
-    return found.set_params(**states) if states else found
+    copy = clone(estimator)
+    states = {key: seed for key, value in copy.get_params().items() if key.split("__")[-1] == "random_state" and value is None}
+    return copy.set_params(**states) if states else copy

@@ -211,8 +211,8 @@ def _check_scale(numbers: Sequence[str], x: Array) -> None:
 def _check_column(frame: pd.DataFrame, name: str) -> None:
     count = list(frame.columns).count(name)
     if count != 1:
-        found = "no such column" if not count else f"{count} such columns"
-        raise DataError(f"attribute {name!r}: the table has {found}; it has {', '.join(map(str, frame.columns))}")
+        problem = "no such column" if not count else f"{count} such columns"
+        raise DataError(f"attribute {name!r}: the table has {problem}; it has {', '.join(map(str, frame.columns))}")
     missing = frame[name].isna().to_numpy()
     if missing.any():
         first, total = frame.index[int(np.argmax(missing))], int(missing.sum())
@@ -236,5 +236,5 @@ def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:
 
 def _factor(column: pd.Series) -> tuple[np.ndarray, list[str]]:
     """Return each row's position among the distinct values, and the distinct values as text."""
-    place, distinct = pd.factorize(column)
-    return place, [text(value) for value in distinct]
+    codes, distinct = pd.factorize(column)
+    return codes, [text(value) for value in distinct]

@@ -173,9 +173,9 @@ class NetworkRows:
     def _legal(self, raw: Array, values: Array) -> Array:
         """Raw rows (..., V) with the nodes' values (..., m) as the schema allows them: rounded where whole, clipped."""
         domain, raw = self.schema.domain, raw.copy()
-        taken = np.flatnonzero(self.position >= 0)
-        v = self.position[taken]
-        rounded = np.where(domain.integer[v], np.rint(values[..., taken]), values[..., taken])
+        used = np.flatnonzero(self.position >= 0)
+        v = self.position[used]
+        rounded = np.where(domain.integer[v], np.rint(values[..., used]), values[..., used])
         raw[..., v] = np.clip(rounded, domain.lower[v], domain.upper[v])
         return raw
 
@@ -185,16 +185,16 @@ class NetworkRows:
         domain = self.schema.domain
         low, high = (np.broadcast_to(end, (len(rows), len(self.effects))) for end in (low, high))
         ends = self.effects.enclosure(self.values[rows], self.change[rows], low, high)
-        taken = np.flatnonzero(self.position >= 0)
-        width = ((ends[1] - ends[0])[:, taken] / domain.scale[self.position[taken]]).sum(axis=1)
+        used = np.flatnonzero(self.position >= 0)
+        width = ((ends[1] - ends[0])[:, used] / domain.scale[self.position[used]]).sum(axis=1)
         return self._legal(self.base[rows], ends[0]), self._legal(self.base[rows], ends[1]), width
 
     def clipped(self, low: Array, high: Array) -> Booleans:
         """(N,) whether some coefficients in low .. high may lead out of the schema's ranges."""
-        domain, taken = self.schema.domain, np.flatnonzero(self.position >= 0)
+        domain, used = self.schema.domain, np.flatnonzero(self.position >= 0)
         lower, upper = self.effects.enclosure(self.values, self.change, low, high)
-        v = self.position[taken]
-        return np.asarray(((lower[:, taken] < domain.lower[v]) | (upper[:, taken] > domain.upper[v])).any(axis=1))
+        v = self.position[used]
+        return np.asarray(((lower[:, used] < domain.lower[v]) | (upper[:, used] > domain.upper[v])).any(axis=1))
 
     def query(self, low: Array, high: Array, origin: str) -> CounterfactualQuery:
         """Return the equations with the coefficients' intervals, as a certificate states them."""

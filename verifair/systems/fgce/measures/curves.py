@@ -69,8 +69,8 @@ def coverage_table(
         for k in ks:
             line = {"k": k, "d": float(cost), "greedy": system.value(order[:k]) / instance.size}
             if exact:
-                found = best(system, k, budget=budget or Budget())
-                line |= {"coverage": found.covered / instance.size, "bound": found.bound / instance.size, "optimal": found.optimal}
+                cover = best(system, k, budget=budget or Budget())
+                line |= {"coverage": cover.covered / instance.size, "bound": cover.bound / instance.size, "optimal": cover.optimal}
             lines.append(line)
     return pd.DataFrame(lines)
 

@@ -40,8 +40,8 @@ def certificate(
         return "the cost limit is infinite: pass a finite --max-cost"
     deadline = clock.now() + budget.seconds
     groups: dict[str, GroupProof] = {}
-    for name, (_, instance, found) in answers.items():
-        proof = _proof(instance, found, k, coverage, max_cost, deadline)
+    for name, (_, instance, answer) in answers.items():
+        proof = _proof(instance, answer, k, coverage, max_cost, deadline)
         if proof is not None:
             groups[name] = proof
     if not groups:
@@ -59,24 +59,24 @@ def certificate(
 
 
 def _proof(
-    instance: Instance, found: Centers | Coverage, k: int, coverage: float, max_cost: float | None, deadline: float
+    instance: Instance, answer: Centers | Coverage, k: int, coverage: float, max_cost: float | None, deadline: float
 ) -> GroupProof | None:
-    if not found.optimal or (isinstance(found, Centers) and not np.isfinite(found.cost)):
+    if not answer.optimal or (isinstance(answer, Centers) and not np.isfinite(answer.cost)):
         return None
     order = np.argsort(instance.factuals)
     columns = np.unique(instance.candidates)
     cost = np.full((instance.size, len(columns)), np.inf)
     cost[:, np.searchsorted(columns, instance.columns)] = instance.costs()
     cost = cost[order]
-    if isinstance(found, Centers):
-        near, target, value = up_to(cost) < found.cost, needed(instance, coverage), found.cost
+    if isinstance(answer, Centers):
+        near, target, value = up_to(cost) < answer.cost, needed(instance, coverage), answer.cost
     else:
-        near, target, value = np.isfinite(cost) & (cost <= up_to(float(max_cost or 0.0))), found.covered + 1, float(found.covered)
+        near, target, value = np.isfinite(cost) & (cost <= up_to(float(max_cost or 0.0))), answer.covered + 1, float(answer.covered)
     recorded = steps(near, k, target, deadline)
     if recorded is None:
         return None
     contained, proof = recorded
-    return GroupProof(chosen=tuple(sorted(found.chosen.tolist())), value=value, contained=contained, steps=proof)
+    return GroupProof(chosen=tuple(sorted(answer.chosen.tolist())), value=value, contained=contained, steps=proof)
 
 
 def steps(near: Booleans, k: int, target: int, deadline: float) -> tuple[list[tuple[int, int]], list[Step]] | None:

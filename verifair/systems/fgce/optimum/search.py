@@ -79,9 +79,9 @@ class Branch:
             return self
         position = np.cumsum(keep) - 1
         old = self.covers
-        kept = keep[old.indices]
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])[old.indptr]
-        covers = sp.csc_array((old.data[kept], position[old.indices[kept]], ends), shape=(int(keep.sum()), old.shape[1]))
+        is_kept = keep[old.indices]
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_kept)])[old.indptr]
+        covers = sp.csc_array((old.data[is_kept], position[old.indices[is_kept]], ends), shape=(int(keep.sum()), old.shape[1]))
         return replace(
             self, covers=covers, weights=self.weights[keep], rows=self.rows[keep], multipliers=self.multipliers[keep]
         )

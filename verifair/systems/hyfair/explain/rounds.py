@@ -53,35 +53,35 @@ def explain_rounds(
     Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C also stops them, and is raised
     if there is no explanation yet.
     """
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     stopped = None
     for index in range(settings.rounds):
-        rules = [explained.rule for explanation in found for explained in explanation.rules]
+        rules = [explained.rule for explanation in explanations for explained in explanation.rules]
         if clock.now() >= deadline:
             stopped = "time"
             break
-        if found and not found[-1].rules:
+        if explanations and not explanations[-1].rules:
             stopped = "no rule of the last cluster was confirmed by negation"
             break
         try:
             seconds = max(min(budget.seconds, deadline - clock.now()), 0.01)
             limits = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * index)
-            found.append(_round(outside(query, rules), settings, rows, limits, deadline, centre if index == 0 else None))
+            explanations.append(_round(outside(query, rules), settings, rows, limits, deadline, centre if index == 0 else None))
         except OutOfTime:
             stopped = "time"
             break
         except (QueryError, KeyboardInterrupt) as error:
-            if not found:
+            if not explanations:
                 raise
             stopped = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
             break
         if progress is not None:
             progress(index + 1, settings.rounds)
-    if found and found[-1].late:
-        stopped = f"time, before {found[-1].late} more rules of the last cluster were judged"
-    if not found:
+    if explanations and explanations[-1].late:
+        stopped = f"time, before {explanations[-1].late} more rules of the last cluster were judged"
+    if not explanations:
         raise QueryError("time ran out before a cluster was explained; give a longer --timeout")
-    return Rounds(found=tuple(found), stopped=stopped)
+    return Rounds(found=tuple(explanations), stopped=stopped)
 
 
 def _round(

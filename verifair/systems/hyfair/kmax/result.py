@@ -68,15 +68,15 @@ class KmaxSearch(Shape):
     details: dict[str, Any]
 
     @classmethod
-    def of(cls, space: Space, found: ClusterSearch) -> KmaxSearch:
+    def of(cls, space: Space, search: ClusterSearch) -> KmaxSearch:
         """Return the search as the JSON has it."""
         schema, protected = space.query.schema, space.query.protected
         return cls(
-            kind=found.kind, k=found.k, method=found.method, seed=found.seed or 0, buckets=space.query.buckets,
-            combinations=len(space.combinations), person=person(space, found.cluster), outcomes=outcomes(space, found.cluster),
-            runtime_k=found.cluster.runtime_k, statistics=found.statistics, trace=found.trace, details=found.details,
-            table_two=TableTwo.model_validate(found.table_two()),
-            peers=[{name: value for name, value in schema.decode(x).items() if name not in protected} for x in found.peers],
+            kind=search.kind, k=search.k, method=search.method, seed=search.seed or 0, buckets=space.query.buckets,
+            combinations=len(space.combinations), person=person(space, search.cluster), outcomes=outcomes(space, search.cluster),
+            runtime_k=search.cluster.runtime_k, statistics=search.statistics, trace=search.trace, details=search.details,
+            table_two=TableTwo.model_validate(search.table_two()),
+            peers=[{name: value for name, value in schema.decode(x).items() if name not in protected} for x in search.peers],
         )
 
 
