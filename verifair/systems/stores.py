@@ -98,14 +98,14 @@ class Parts:
             try:
                 yield parts
             except (Interrupted, OutOfTime) as error:
-                raise type(error)(parts.told(str(error))) from None
+                raise type(error)(parts.with_remedy(str(error))) from None
 
     @property
     def again(self) -> str:
         """The sentence on how to resume the command; "" if nothing is kept, and in an audit, which has its own sentence."""
         return f"what was computed is in {self.path}: go on with --resume" if self.own and self._store is not None else ""
 
-    def told(self, message: str) -> str:
+    def with_remedy(self, message: str) -> str:
         """Return the note about a run that ended early, with how to resume it."""
         return "; ".join(filter(None, [message, self.again]))
 

@@ -69,7 +69,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
                 )
             certified = CertifiedPairs.of(consistency, measured, asked, **_save_proofs(consistency, work))
         except KeyboardInterrupt:
-            interrupted = parts.told("what was measured until then is kept")
+            interrupted = parts.with_remedy("what was measured until then is kept")
     parts.whole = interrupted is None
     return CecResult.of(
         measured, inner, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,

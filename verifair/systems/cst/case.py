@@ -56,7 +56,7 @@ class Case:
         people, records = _people(tested, neighbours)
         return cls(
             tested=tested, place=place, index=index, people=people, records=records, claims=claims,
-            explanations=tuple(why(tested, model, index, seed)), notes=tuple(notes),
+            explanations=tuple(explain_changes(tested, model, index, seed)), notes=tuple(notes),
         )
 
     @property
@@ -128,7 +128,7 @@ class Case:
         lines = [
             (
                 line["method"], line["k"], f"{line['control']:.3f}", f"{line['test']:.3f}", f"{line['delta']:+.3f}",
-                f"{line['low']:+.3f} .. {line['high']:+.3f}", says(line),
+                f"{line['low']:+.3f} .. {line['high']:+.3f}", significance_words(line),
             )
             for line in self.claims.to_dict(orient="records") if line["method"] != "CF"
         ]
@@ -195,7 +195,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
     return place
 
 
-def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
+def explain_changes(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
     """Yield a line for each attribute that moves: its equation, its noise U, and the parents that moved."""
     before, after = tested.person(at), tested.tilde.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
@@ -213,7 +213,7 @@ def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterato
         yield f"{name} {shown(old)} -> {shown(new)}: {mechanism.equation(name)}, with {noise_text} and {', '.join(changes)}"
 
 
-def says(line: dict[str, Any]) -> str:
+def significance_words(line: dict[str, Any]) -> str:
     if line["significant"]:
         return "yes, significantly"
     return "yes, not significantly" if line["case"] else "no"

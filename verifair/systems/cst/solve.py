@@ -38,7 +38,7 @@ class CstSubject:
     """frame: the table.   file: the causal file, found at `path`.   decider: makes the decisions.   words: the source of the rows.
 
     options: those that name the network and its schema to `verifair check`, empty where no network decides.
-    asked: the prefix of a setting's name as the user wrote it, for errors.
+    prefix: the start of a setting's name as the user wrote it, for errors.
     """
 
     frame: Any
@@ -47,7 +47,7 @@ class CstSubject:
     decider: Decider
     words: str
     options: str
-    asked: str = "--"
+    prefix: str = "--"
 
     @property
     def network(self) -> NetworkDecider | None:
@@ -139,10 +139,10 @@ def testing(settings: CstSettings, subject: CstSubject, work: Work) -> Situation
         )
     for name in do:
         if name not in model.graph:
-            raise QueryError(f"{subject.asked}do {name}: is no node of the causal model; {nearest(name, model.graph)}")
+            raise QueryError(f"{subject.prefix}do {name}: is no node of the causal model; {nearest(name, model.graph)}")
     for name in parameters.get("attributes") or ():
         if name not in subject.frame.columns:
-            origin = f"{subject.asked}attribute" if "attributes" in given else f"{subject.path}: [situation]: attribute"
+            origin = f"{subject.prefix}attribute" if "attributes" in given else f"{subject.path}: [situation]: attribute"
             raise DataError(f"{origin} {name}: the table has no such column; {nearest(name, map(str, subject.frame.columns))}")
     return SituationTesting(model, subject.decider, do=do, seed=work.seed, threads=work.jobs, **parameters).fit(subject.frame)
 
@@ -197,7 +197,7 @@ def _solve(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts)
         model_sha256=None if network is None else network.network.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
-        interrupted=parts.told("what was tested until then is kept") if stopped else None, model=test,
+        interrupted=parts.with_remedy("what was tested until then is kept") if stopped else None, model=test,
         causal_file=subject.path.name,
         differing=differing(test), top=work.top, to_folder=work.folder is not None,
         cases=_cases(test, tests, case_rows, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),

@@ -40,7 +40,7 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     decider = NetworkDecider(network=subject.network, schema=subject.schema)
     cst_subject = CstSubject(
         frame=data.frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
-        asked=f"[{TITLE}]: ",
+        prefix=f"[{TITLE}]: ",
     )
     result = solve(settings.model_copy(update={"cases": 0}), cst_subject, work).whole()
     statements: list[Statement] = []
