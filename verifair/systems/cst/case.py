@@ -195,9 +195,9 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
     return place
 
 
-def explain_changes(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
+def explain_changes(tested: Intervention, model: CausalModel, index: int, seed: int) -> Iterator[str]:
     """Yield a line for each attribute that moves: its equation, its noise U, and the parents that moved."""
-    before, after = tested.person(at), tested.tilde.iloc[[at]]
+    before, after = tested.person(index), tested.tilde.iloc[[index]]
     for name in model.descendants(list(tested.found.do)):
         old, new = before[name].iloc[0], after[name].iloc[0]
         if old == new:

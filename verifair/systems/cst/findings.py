@@ -197,9 +197,9 @@ class Intervention(Shape):
         """(C,) names of the complainants' rows in the table."""
         return self.frame.index[self.found.complainants]
 
-    def person(self, at: int) -> pd.DataFrame:
-        """Return one complainant as they are: a table of one row.   at: their place among the complainants."""
-        return self.frame.iloc[self.found.complainants[[at]]]
+    def person(self, index: int) -> pd.DataFrame:
+        """Return one complainant as they are: a table of one row.   index: their place among the complainants."""
+        return self.frame.iloc[self.found.complainants[[index]]]
 
     def before(self, name: str) -> pd.Series:
         """Return a column of the complainants (C,) as they are."""
@@ -313,15 +313,15 @@ class Intervention(Shape):
                 selected = {name: values if np.ndim(values) == 0 else values[people] for name, values in figures.items()}
                 yield pd.DataFrame({"row": rows, "group": names, "method": method, "k": k, "n": claim.n, **selected})
 
-    def claims_of(self, at: int) -> pd.DataFrame:
-        """Return the claims of one complainant. at: their place among the complainants."""
+    def claims_of(self, i: int) -> pd.DataFrame:
+        """Return the claims of one complainant. i: their place among the complainants."""
         lines = []
         for method in self.methods:
             for k in self.k:
-                one = self.found.claims(method, k)
-                shares = {"control": one.p_control[at], "test": one.p_test[at], "delta": one.delta[at]}
-                limits = {"low": one.low[at], "high": one.high[at], "case": one.positive[at], "significant": one.significant[at]}
-                lines.append({"method": method, "k": k, **shares, **limits})
+                claim = self.found.claims(method, k)
+                shares = {"control": claim.p_control[i], "test": claim.p_test[i], "delta": claim.delta[i]}
+                rest = {"low": claim.low[i], "high": claim.high[i], "case": claim.positive[i], "significant": claim.significant[i]}
+                lines.append({"method": method, "k": k, **shares, **rest})
         return pd.DataFrame(lines)
 
     def line_of(self, place: int) -> str | None:
