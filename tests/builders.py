@@ -147,7 +147,7 @@ def claim_of(problem: TwinProblem) -> Task:
     return Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
         offset=np.zeros(len(batch.protected)) if batch.offset is None else batch.offset[0], margin=problem.margin,
-        asked=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), gap=goal.gap),
+        goal=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), gap=goal.gap),
     )
 
 

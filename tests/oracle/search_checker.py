@@ -61,19 +61,19 @@ def met_at(network: Network, domain: Domain, task: Task, x: Array, margin: float
         sum(w * f for w, f in zip(weights, exact_forward(network, domain.encode(one[None]))[0], strict=True))
         for one in (x, second(task, x[None])[0])
     )
-    gap = task.asked.gap
+    gap = task.goal.gap
     if gap is not None:
         return not exceeds(*((other, first) if gap.rise else (first, other)), gap.epsilon)
     least = Fraction(margin) * (1 - Fraction(SLACK))
-    values = [Fraction(p) * first + Fraction(q) * other + Fraction(c) for p, q, c in task.asked.rows]
+    values = [Fraction(p) * first + Fraction(q) * other + Fraction(c) for p, q, c in task.goal.rows]
     return any(
-        value >= least and (value > 0 if strict else value >= 0) for value, strict in zip(values, task.asked.strict, strict=True)
+        value >= least and (value > 0 if strict else value >= 0) for value, strict in zip(values, task.goal.strict, strict=True)
     )
 
 
 def _bounded(network: Network, domain: Domain, task: Task, lower: Array, upper: Array, margin: float, close: bool) -> Array:
     """Which boxes (B,) some row of the goal is shown to hold on, each row by itself, all of them tried."""
-    rows, strict = np.array(task.asked.rows), np.array(task.asked.strict)
+    rows, strict = np.array(task.goal.rows), np.array(task.goal.strict)
     boxes = (*domain.box(lower, upper), *domain.box(second(task, lower), second(task, upper)))
     with np.errstate(all="ignore"):
         bounds = TwinBounds(network, *boxes, close=close)

@@ -49,23 +49,23 @@ def check(
     Method: the rule of the file's kind (`verifair.checker.kinds`).
     Sound? Yes: an accepted statement is true.   Complete? No: the bounds may be too loose to confirm a true one.
     """
-    one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
-    given = file if not isinstance(file, str | Path) else one.load(Path(file))
+    rule = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
+    certificate = file if not isinstance(file, str | Path) else rule.load(Path(file))
     schema = schema.named(network)
 
     def batches(function: Callable[..., tuple[int, Any]], arguments: Iterable[tuple[Any, ...]], total: int) -> Iterator[Any]:
-        sent, came, done = count(), 0, 0
-        for some, found in spread(function, (one for one, _ in zip(arguments, sent, strict=False))):
-            came, done = came + 1, done + some
+        sent, received, done = count(), 0, 0
+        for number, result in spread(function, (batch for batch, _ in zip(arguments, sent, strict=False))):
+            received, done = received + 1, done + number
             if progress is not None:
                 progress(done, total)
-            yield found
-        if came != (asked := next(sent)):  # a batch that did not come back was not checked
-            raise RuntimeError(f"{asked} batches were to be checked, and {came} were")
+            yield result
+        if received != (expected := next(sent)):  # a batch that did not come back was not checked
+            raise RuntimeError(f"{expected} batches were to be checked, and {received} were")
 
-    report = one.check(given, network=schema.reads(network), schema=schema, batches=batches)
-    statement = one.statement(given, schema, network.whole).encode(errors="backslashreplace").decode()  # of halves of letters
-    return replace(report, format=one.format, statement=statement, partial=partial)
+    report = rule.check(certificate, network=schema.reads(network), schema=schema, batches=batches)
+    statement = rule.statement(certificate, schema, network.whole).encode(errors="backslashreplace").decode()  # of surrogates
+    return replace(report, format=rule.format, statement=statement, partial=partial)
 
 
 def kind_of(path: Path) -> Kind:
@@ -82,34 +82,34 @@ def kind_of(path: Path) -> Kind:
         return kind(STORE)
     zipped = head.startswith(GZIP)
     if zipped != path.name.endswith(".gz"):
-        found = "is compressed by gzip, but its name does not end" if zipped else "is not compressed by gzip, but its name ends"
-        raise CertificateError(f"{path}: {found} in .gz; {EXPECTED}: rename it, or name another file")
+        mismatch = "is compressed by gzip, but its name does not end" if zipped else "is not compressed by gzip, but its name ends"
+        raise CertificateError(f"{path}: {mismatch} in .gz; {EXPECTED}: rename it, or name another file")
     if zipped:
         try:
             with gzip.open(path) as unpacked:
                 head = unpacked.read(HEAD)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise CertificateError(f"{path}: is a damaged gzip file; {EXPECTED}: copy it again, or run again") from error
-    named = NAMED.search(head)
-    return _named(path, head, named.group(1).decode(errors="replace") if named else "")
+    match = NAMED.search(head)
+    return _named(path, head, match.group(1).decode(errors="replace") if match else "")
 
 
 def _named(path: Path, head: bytes, name: str) -> Kind:
     """Return the kind of a JSON file that begins with `head` and names the format `name`. Raises CertificateError without one."""
     family = name.rpartition("/")[0]
-    known = kind(family) if family in KINDS else None
-    if known is not None and known.format == name and family != STORE:
-        return known
+    candidate = kind(family) if family in KINDS else None
+    if candidate is not None and candidate.format == name and family != STORE:
+        return candidate
     if not head.lstrip().startswith(b"{"):
         raise CertificateError(f"{path}: is neither JSON with a certificate nor SQLite; {EXPECTED}: name another file")
-    if known is not None and known.format != name:
-        raise CertificateError(f"{path}: {of_another_version(name, known.format)}")
+    if candidate is not None and candidate.format != name:
+        raise CertificateError(f"{path}: {of_another_version(name, candidate.format)}")
     if family == QUERY:
         remedy = f"re-prove it with verifair verify QUERY --check {path}"
         raise CertificateError(f"{path}: is about a VNN-LIB query; {EXPECTED}: {remedy}")
     if name or len(head) < HEAD:
-        found = f"names {name!r} as its format" if name else "names no format"
-        *others, last = (kind(one).format for one in KINDS if one != STORE)
-        ours = f"{', '.join(others)} or {last}, as pba, certify, kmax, fgce, cec and cst write, an audit beside its page"
-        raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
+        problem = f"names {name!r} as its format" if name else "names no format"
+        *others, last = (kind(key).format for key in KINDS if key != STORE)
+        formats = f"{', '.join(others)} or {last}, as pba, certify, kmax, fgce, cec and cst write, an audit beside its page"
+        raise CertificateError(f"{path}: is JSON that {problem}; expected {formats}: name another file")
     return kind(PLAIN)  # somebody sorted the keys of a large one

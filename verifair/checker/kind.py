@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs no
 class CheckRule(Protocol):
     """Proves the statement of a file again, and reports what is wrong with it."""
 
-    def __call__(self, given: Any, /, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport: ...
+    def __call__(self, certificate: Any, /, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,8 +144,8 @@ WIDE = ("x", "margins")
 def pack(chunk: Chunk) -> bytes:
     """Return a chunk's arrays, compressed: the shapes (rows and columns of each, in the order of ARRAYS), then the numbers."""
     arrays = [np.ascontiguousarray(getattr(chunk, name), dtype=kind) for name, kind in ARRAYS.items()]
-    shapes = np.array([[len(one), one.shape[1] if one.ndim == 2 else 1] for one in arrays], dtype="<i8")
-    return zlib.compress(b"".join([shapes.tobytes(), *(one.tobytes() for one in arrays)]))
+    shapes = np.array([[len(array), array.shape[1] if array.ndim == 2 else 1] for array in arrays], dtype="<i8")
+    return zlib.compress(b"".join([shapes.tobytes(), *(array.tobytes() for array in arrays)]))
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
@@ -154,17 +154,17 @@ def unpack(packed: bytes) -> dict[str, Any]:
     content = unpacking.decompress(packed, MAX_UNPACKED)
     if not unpacking.eof or unpacking.unused_data:
         raise ValueError(f"its arrays are cut off, or larger than {MAX_UNPACKED >> 20} MiB")
-    at = 16 * len(ARRAYS)
-    shapes = np.frombuffer(content[:at], dtype="<i8").reshape(len(ARRAYS), 2).tolist()
+    start = 16 * len(ARRAYS)
+    shapes = np.frombuffer(content[:start], dtype="<i8").reshape(len(ARRAYS), 2).tolist()
     arrays = {}
     for (name, kind), (rows, columns) in zip(ARRAYS.items(), shapes, strict=True):
         if not (0 <= rows <= MAX_UNPACKED and 0 <= columns <= MAX_UNPACKED and (columns == 1 or name in WIDE)):
             raise ValueError(f"{name} has no such shape")
-        found = np.frombuffer(content, dtype=kind, count=rows * columns, offset=at)
-        at += found.nbytes
-        found = found.reshape(rows, columns) if name in WIDE else found
-        arrays[name] = found.astype(np.int64) if kind == "<i4" else found
-    if at != len(content):
+        array = np.frombuffer(content, dtype=kind, count=rows * columns, offset=start)
+        start += array.nbytes
+        array = array.reshape(rows, columns) if name in WIDE else array
+        arrays[name] = array.astype(np.int64) if kind == "<i4" else array
+    if start != len(content):
         raise ValueError("it has bytes left over")
     return arrays
 
@@ -183,7 +183,7 @@ class PartitionStore:
             self.connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             try:
                 if about is None:
-                    self.about = self._found()
+                    self.about = self._stored()
                 else:
                     self._begin(about, resume)
             except BaseException:
@@ -197,21 +197,21 @@ class PartitionStore:
     def _tables(self) -> set[str]:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _made(self) -> dict[str, str]:
+    def _definitions(self) -> dict[str, str]:
         """Return the definitions of all objects in the file; a valid store has the tables above and nothing else."""
         return dict(self.connection.execute("SELECT name, sql FROM sqlite_master"))
 
     def _named(self) -> str | None:
         """Return the format that the file's `about` names; None without one, or if that table is not defined as above."""
-        made = self._made()
-        if made.get("about") != TABLES["about"] or not made.items() <= TABLES.items():
+        definitions = self._definitions()
+        if definitions.get("about") != TABLES["about"] or not definitions.items() <= TABLES.items():
             return None
-        found = self.connection.execute("SELECT value FROM about").fetchone()
-        about = None if found is None else json.loads(found[0])
+        row = self.connection.execute("SELECT value FROM about").fetchone()
+        about = None if row is None else json.loads(row[0])
         kind = about.get("format") if isinstance(about, dict) else None
         return kind if isinstance(kind, str) else None
 
-    def _found(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, Any]:
         """Return the file's `about`. Raises CertificateError if the file is not a store."""
         tables = self._tables()
         if tables >= PBA:
@@ -223,7 +223,7 @@ class PartitionStore:
         kind = self._named()
         if kind is not None and kind != FORMAT and kind.startswith(f"{FAMILY}/"):
             raise CertificateError(f"{self.path}: {of_another_version(kind, FORMAT)}")
-        if self._made() != TABLES:
+        if self._definitions() != TABLES:
             raise CertificateError(f"{self.path}: its tables are others than ours; expected {WRITTEN}: name another file")
         if kind != FORMAT:
             named = "names no format" if kind is None else f"has the format {kind!r}"
@@ -256,17 +256,17 @@ class PartitionStore:
         self.connection.execute("PRAGMA synchronous=NORMAL")
         for statement in TABLES.values():
             self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
-        if self._made() != TABLES:
+        if self._definitions() != TABLES:
             raise ValueError("its tables are others than ours")
-        found = self.connection.execute("SELECT value FROM about").fetchone()
-        if found is not None and (json.loads(found[0]) != self.about or not resume):
-            same = json.loads(found[0]) == self.about
-            what = "this question already; continue it with --resume, or" if same else "another question;"
-            raise DataError(f"{self.path}: holds {what} name another file with --store")
-        if found is None:
+        row = self.connection.execute("SELECT value FROM about").fetchone()
+        if row is not None and (json.loads(row[0]) != self.about or not resume):
+            is_same = json.loads(row[0]) == self.about
+            content = "this question already; continue it with --resume, or" if is_same else "another question;"
+            raise DataError(f"{self.path}: holds {content} name another file with --store")
+        if row is None:
             self.connection.execute("INSERT INTO about VALUES (?)", (json.dumps(self.about),))
-            nothing = Extent.of(self.about, not_reached=self.about["parts"])
-            self.connection.execute("INSERT INTO extent VALUES (?)", (json.dumps(asdict(nothing)),))
+            empty = Extent.of(self.about, not_reached=self.about["parts"])
+            self.connection.execute("INSERT INTO extent VALUES (?)", (json.dumps(asdict(empty)),))
         self.connection.commit()
 
     def __enter__(self) -> PartitionStore:
@@ -290,15 +290,15 @@ class PartitionStore:
         row = (chunk.first, len(chunk), status.tobytes(), certified, chunk.nodes, chunk.seconds, pack(chunk))
         with readable(self.path), self._writing(), self.connection:
             self.connection.execute("BEGIN IMMEDIATE")  # nobody else writes between what is read here and what is written
-            found = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
-            before = np.frombuffer(b"" if found is None else found[0], dtype=np.int8)
-            if found is None or np.count_nonzero(before) <= np.count_nonzero(status):
+            stored = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
+            old_status = np.frombuffer(b"" if stored is None else stored[0], dtype=np.int8)
+            if stored is None or np.count_nonzero(old_status) <= np.count_nonzero(status):
                 self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-                stated = self.extent
-                counts = np.array([stated.undecided, stated.proved, stated.refuted])
-                counts += [int((status == one).sum()) - int((before == one).sum()) for one in (UNKNOWN, PROVED, VIOLATED)]
-                now = extent_of(self.about, stated.total, counts)
-                self.connection.execute("UPDATE extent SET value = ?", (json.dumps(asdict(now)),))
+                old_extent = self.extent
+                counts = np.array([old_extent.undecided, old_extent.proved, old_extent.refuted])
+                counts += [int((status == code).sum()) - int((old_status == code).sum()) for code in (UNKNOWN, PROVED, VIOLATED)]
+                new_extent = extent_of(self.about, old_extent.total, counts)
+                self.connection.execute("UPDATE extent SET value = ?", (json.dumps(asdict(new_extent)),))
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """Yield (first, status) of all chunks, in order. A report needs no more than these."""

@@ -69,18 +69,18 @@ class CheckReport:
         if left.whole:
             return None
         counts = [(left.not_reached, "not reached"), (left.undecided, "undecided")]
-        said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-        return f"{left.decided:,} of {left.total:,} {self.unit} are decided; {said}"
+        counted = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+        return f"{left.decided:,} of {left.total:,} {self.unit} are decided; {counted}"
 
     @property
     def verdict(self) -> str:
         """The result in capitals, such as ACCEPTED."""
         if not self.rejections:
             return "ACCEPTED" if self.extent.whole else "PARTIALLY ACCEPTED" if self.partial else "INCOMPLETE"
-        if [one.reason for one in self.rejections] == [NOTHING_DECIDED]:
+        if [rejection.reason for rejection in self.rejections] == [NOTHING_DECIDED]:
             return "NOTHING TO ACCEPT"
         # A solver's claim cannot be proved again: such a certificate is neither confirmed nor refuted.
-        only_claims = len(self.rejections) == self.claimed > 0 and all(one.proof is not None for one in self.rejections)
+        only_claims = len(self.rejections) == self.claimed > 0 and all(rejection.proof is not None for rejection in self.rejections)
         return "CLAIMED, NOT RE-PROVABLE" if only_claims else "REJECTED"
 
     @property
@@ -96,7 +96,7 @@ class CheckReport:
         float32: int | None = None, refuted: int = 0,
     ) -> CheckReport:
         """Return the report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
-        ordered = tuple(sorted(rejections, key=lambda one: -1 if one.proof is None else one.proof))
+        ordered = tuple(sorted(rejections, key=lambda rejection: -1 if rejection.proof is None else rejection.proof))
         seconds = time.perf_counter() - started
         return cls(
             proofs=proofs, leaves=leaves, rejections=ordered, seconds=seconds, extent=extent, unit=unit, float32=float32,

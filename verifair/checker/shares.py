@@ -79,15 +79,15 @@ def swing(domain: Domain, slope: Array, low: Array, high: Array) -> tuple[Array,
     middle, category = (low + high) / 2, domain.columns_of(np.flatnonzero(domain.one_hot))
     width = (high - low) / 2
     width[:, category] = 0.0
-    most = (np.abs(slope) @ width[:, :, None])[:, :, 0]
-    least = -most
+    upper = (np.abs(slope) @ width[:, :, None])[:, :, 0]
+    lower = -upper
     for v in np.flatnonzero(domain.one_hot):
         block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
-        here, possible = slope[:, :, block], high[:, None, block] > 0
-        base = (here @ middle[:, block, None])[:, :, 0]
-        least += np.where(possible, here, np.inf).min(axis=2) - base
-        most += np.where(possible, here, -np.inf).max(axis=2) - base
-    return least, most
+        block_slopes, possible = slope[:, :, block], high[:, None, block] > 0
+        base = (block_slopes @ middle[:, block, None])[:, :, 0]
+        lower += np.where(possible, block_slopes, np.inf).min(axis=2) - base
+        upper += np.where(possible, block_slopes, -np.inf).max(axis=2) - base
+    return lower, upper
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,10 +108,10 @@ class ShareQuestion:
     def of(cls, domain: Domain, lower: Array, upper: Array, index: Sequence[int], *, differ: str, strict: bool) -> ShareQuestion:
         """Return the question about a box."""
         values = np.array(list(product(*(np.arange(lower[v], upper[v] + 1) for v in index))), dtype=np.float64)
-        apart = values[:, None] != values[None]
+        differs = values[:, None] != values[None]
         low, high = lower.copy(), upper.copy()
         low[list(index)] = high[list(index)] = values[0]
-        compared = apart.all(axis=2) if differ == "all" else apart.any(axis=2)
+        compared = differs.all(axis=2) if differ == "all" else differs.any(axis=2)
         return cls(domain=domain, lower=low, upper=high, index=tuple(index), values=values, compared=compared, strict=strict)
 
     @cached_property
@@ -138,20 +138,20 @@ class ShareQuestion:
 
     def volumes(self, lower: Array, upper: Array) -> Numbers:
         """Return (B,) the volumes of cells (B, V): numbers of values, times widths of real features that have one in the box."""
-        whole, real = self.domain.integer, np.flatnonzero(~self.domain.integer & (self.upper > self.lower))
-        found = _products(lower[:, whole], upper[:, whole])
+        integer, real = self.domain.integer, np.flatnonzero(~self.domain.integer & (self.upper > self.lower))
+        volume = _products(lower[:, integer], upper[:, integer])
         for v in real.tolist():
-            found = found * [Fraction(b) - Fraction(a) for a, b in zip(lower[:, v].tolist(), upper[:, v].tolist(), strict=True)]
-        return found
+            volume = volume * [Fraction(b) - Fraction(a) for a, b in zip(lower[:, v].tolist(), upper[:, v].tolist(), strict=True)]
+        return volume
 
     def asked(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
         """Return (B, K, K) True for copies that are compared in cells (B, V), and (B,) True if perhaps only at some points."""
         low, high = self.rows(lower), self.rows(upper)
         legal = ~self.domain.impossible(low, high).reshape(len(lower), len(self.values))
-        met = np.zeros_like(legal)
+        affected = np.zeros_like(legal)
         for common in () if self.domain.forbidden is None else self.domain.forbidden.common(low, high):
-            met |= ((common > 0) | ((common == 0) & (self.domain.integer | (low == high)))).all(axis=1).reshape(met.shape)
-        return self.compared & legal[:, :, None] & legal[:, None], np.asarray((met & legal).any(axis=1))
+            affected |= ((common > 0) | ((common == 0) & (self.domain.integer | (low == high)))).all(axis=1).reshape(affected.shape)
+        return self.compared & legal[:, :, None] & legal[:, None], np.asarray((affected & legal).any(axis=1))
 
     def decided(self, network: Model, raw: Array, pairs: Booleans) -> Booleans:
         """Return (B,) True for raw points (B, V) that are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
@@ -169,28 +169,28 @@ class ShareQuestion:
         planes = [Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over)]
         pairs, mixed = self.asked(lower, upper)
         outside = ~pairs.any(axis=(1, 2))
-        fair, unfair = (one & ~mixed & ~outside for one in self._throughout(lower, upper, planes, pairs))
+        fair, unfair = (mask & ~mixed & ~outside for mask in self._throughout(lower, upper, planes, pairs))
         low, high = self.domain.box(lower, upper)
         point = np.flatnonzero((low == high).all(axis=1) & ~fair & ~unfair & ~mixed & ~outside)
         if len(point):
             settled = self.decided(network, lower[point], pairs[point])
             fair[point], unfair[point] = settled, ~settled
         volume, whole = np.where(outside, 0, self.volumes(lower, upper)), fair | unfair | outside
-        sloped = np.any([one.slope.any(axis=(1, 2)) for one in planes], axis=0)
+        sloped = np.any([plane.slope.any(axis=(1, 2)) for plane in planes], axis=0)
         count, rest = np.where([fair, unfair], volume, 0), np.flatnonzero(~whole & ~mixed & sloped)
-        count[:, rest] = self._partly(lower[rest], upper[rest], [one.take(rest) for one in planes], volume[rest], pairs[rest])
+        count[:, rest] = self._partly(lower[rest], upper[rest], [plane.take(rest) for plane in planes], volume[rest], pairs[rest])
         return Counted(fair=count[0], unfair=count[1], volume=volume, whole=whole)
 
     def _throughout(self, lower: Array, upper: Array, planes: list[Planes], pairs: Booleans) -> tuple[Booleans, Booleans]:
         """Return (B,) True for cells that are fair throughout, and (B,) True for cells that are unfair throughout."""
         low, high = self.domain.box(lower, upper)
         ends = []
-        for side, one in enumerate(planes):
-            slack = self.slack * ((np.abs(one.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(one.value))
-            ends.append(one.value + swing(self.domain, one.slope, low, high)[side] + (2 * side - 1) * slack)
-        least, most = ends
-        positive, negative = least > 0, most < 0 if self.strict else most <= 0
-        never = [least >= 0 if self.strict else positive, most <= 0]  # negative; positive
+        for side, plane in enumerate(planes):
+            slack = self.slack * ((np.abs(plane.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(plane.value))
+            ends.append(plane.value + swing(self.domain, plane.slope, low, high)[side] + (2 * side - 1) * slack)
+        g_low, g_high = ends
+        positive, negative = g_low > 0, g_high < 0 if self.strict else g_high <= 0
+        never = [g_low >= 0 if self.strict else positive, g_high <= 0]  # negative; positive
         fair = (~pairs | never[1][:, :, None] | never[0][:, None]).all(axis=(1, 2))
         return np.asarray(fair), np.asarray((positive[:, :, None] & negative[:, None] & pairs).any(axis=(1, 2)))
 
@@ -202,52 +202,52 @@ class ShareQuestion:
         counts = (many > 1) @ self.owner.T > 0
         size = np.zeros(len(lower))
         directions, ends, far = [], [], []
-        for side, one in enumerate(planes):
-            reach = (np.abs(one.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
-            size = np.maximum(size, reach + np.abs(one.value).max(axis=1))
-            mean = np.where(counts & (size < LARGEST)[:, None], one.slope.mean(axis=1), 0.0)
+        for side, plane in enumerate(planes):
+            reach = (np.abs(plane.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
+            size = np.maximum(size, reach + np.abs(plane.value).max(axis=1))
+            mean = np.where(counts & (size < LARGEST)[:, None], plane.slope.mean(axis=1), 0.0)
             direction = mean.astype(np.float32).astype(np.float64)  # the same for slopes that differ by rounding
             directions.append(direction)
-            ends.append(one.value + swing(self.domain, one.slope - direction[:, None], low, high)[side])
+            ends.append(plane.value + swing(self.domain, plane.slope - direction[:, None], low, high)[side])
             far.append(FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1)))
-        least, most = ends
-        sure = (size > 1 / LARGEST) & (size < LARGEST)
-        room = np.where(pairs, least[:, :, None] - most[:, None], -np.inf).reshape(len(lower), len(self.values) ** 2)
-        (i, j), at = np.divmod(room.argmax(axis=1), len(self.values)), np.arange(len(lower))
-        apart, both = sure & (room.max(axis=1) > 0), pairs.any(axis=2)
-        lowest, highest = np.where(both, least, np.inf).min(axis=1), np.where(both, most, -np.inf).max(axis=1)
-        gap = (most - least).max(axis=1)
-        every = _products(np.ones_like(many), many)
-        found = np.stack([np.zeros((len(lower), 2), dtype=object), np.repeat(every[:, None], 2, axis=1)], axis=1)
-        asked = np.stack([lowest, least[at, i], highest, most[at, j]], axis=1).reshape(-1, 2, 2)
+        g_low, g_high = ends
+        finite = (size > 1 / LARGEST) & (size < LARGEST)
+        difference = np.where(pairs, g_low[:, :, None] - g_high[:, None], -np.inf).reshape(len(lower), len(self.values) ** 2)
+        (i, j), index = np.divmod(difference.argmax(axis=1), len(self.values)), np.arange(len(lower))
+        separated, compared = finite & (difference.max(axis=1) > 0), pairs.any(axis=2)
+        lowest, highest = np.where(compared, g_low, np.inf).min(axis=1), np.where(compared, g_high, -np.inf).max(axis=1)
+        gap = (g_high - g_low).max(axis=1)
+        total = _products(np.ones_like(many), many)
+        points = np.stack([np.zeros((len(lower), 2), dtype=object), np.repeat(total[:, None], 2, axis=1)], axis=1)
+        terms = np.stack([lowest, g_low[index, i], highest, g_high[index, j]], axis=1).reshape(-1, 2, 2)
         strips = _Strips(
-            cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=directions[0], middle=middle, ends=asked,
+            cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=directions[0], middle=middle, ends=terms,
             gap=gap, size=size,
         )
-        under, over = (sure & (worth | apart) for worth in (lowest + far[0] > 0, highest - far[1] < 0))
-        same = (directions[0] == directions[1]).all(axis=1)
-        long = np.where(many.max(axis=1, initial=1) > MEET, many.max(axis=1, initial=1), 0)
-        jobs = (same & (under | over), 0, (0, 1)), (~same & under, 0, (0,)), (~same & over, 1, (1,))
-        for here, side, sides in jobs:
-            direction, cells = directions[side], np.flatnonzero(here)
+        under, over = (finite & (relevant | separated) for relevant in (lowest + far[0] > 0, highest - far[1] < 0))
+        equal = (directions[0] == directions[1]).all(axis=1)
+        longest = np.where(many.max(axis=1, initial=1) > MEET, many.max(axis=1, initial=1), 0)
+        jobs = (equal & (under | over), 0, (0, 1)), (~equal & under, 0, (0,)), (~equal & over, 1, (1,))
+        for mask, side, sides in jobs:
+            direction, cells = directions[side], np.flatnonzero(mask)
             units = (np.abs(direction) * radius).sum(axis=1) / gap
-            left = replace(strips, direction=direction).take(cells[np.lexsort((units[cells], long[cells]))])
+            left = replace(strips, direction=direction).take(cells[np.lexsort((units[cells], longest[cells]))])
             while len(left):
                 step = int(np.clip(VALUES // left.many[:CELLS].max(), 1, CELLS))
                 part, left = left.take(slice(0, step)), left.take(slice(step, None))
-                found[part.cell[:, None], sides] = self._above(part, sides)
-        fair = found[:, 0, 0] + every - found[:, 1, 0]
-        unfair = np.where(apart, np.maximum(found[:, 0, 1] - found[:, 1, 1], 0), 0)
-        weight = np.array([1 if a == b else Fraction(a) / b for a, b in zip(volume, every, strict=True)], dtype=object)
+                points[part.cell[:, None], sides] = self._above(part, sides)
+        fair = points[:, 0, 0] + total - points[:, 1, 0]
+        unfair = np.where(separated, np.maximum(points[:, 0, 1] - points[:, 1, 1], 0), 0)
+        weight = np.array([1 if a == b else Fraction(a) / b for a, b in zip(volume, total, strict=True)], dtype=object)
         return np.array([fair * weight, unfair * weight])
 
     def _above(self, strips: _Strips, sides: tuple[int, ...]) -> Numbers:
         """Return (B, sides, 2) numbers of points with  direction . (x - middle) + ends > 0: at least for side 0, at most for 1."""
         sums = _Sums.of(self, strips)
         slack = self.slack * (strips.size + sums.span)
-        away = sums.least - slack, sums.most + slack
-        found = [[sums.above(strips.ends[:, side, k] + away[side]).sum(axis=1) for k in (0, 1)] for side in sides]
-        return np.asarray(np.frompyfunc(int, 1, 1)(np.array(found))).transpose(2, 0, 1)
+        shifts = sums.least - slack, sums.most + slack
+        counts = [[sums.above(strips.ends[:, side, k] + shifts[side]).sum(axis=1) for k in (0, 1)] for side in sides]
+        return np.asarray(np.frompyfunc(int, 1, 1)(np.array(counts))).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -291,49 +291,49 @@ class _Sums:
         n = many[cell, feature]
         first, pair = np.cumsum(n) - n, np.repeat(np.arange(len(n)), n)
         raw = strips.lower[cell, feature][pair] + np.arange(len(pair)) - first[pair]
-        along = _along(question, raw, cell[pair], feature[pair], strips)
-        low = np.minimum.reduceat(along, first) if len(n) else np.empty(0)
-        span = (np.maximum.reduceat(along, first) if len(n) else low) - low
+        products = _along(question, raw, cell[pair], feature[pair], strips)
+        low = np.minimum.reduceat(products, first) if len(n) else np.empty(0)
+        span = (np.maximum.reduceat(products, first) if len(n) else low) - low
         order = np.lexsort((-span, cell))  # the widest features of each cell first
         rank = np.arange(len(n)) - np.searchsorted(cell, cell)
         turns = [order[rank == k] for k in range(int(rank.max(initial=-1)) + 1)]
         group, size = np.zeros(len(n), dtype=np.int64), np.ones((count, max(1, len(turns))), dtype=np.int64)
         for turn in turns:  # the first group with room; long features have one of their own
-            room = size[cell[turn]] * n[turn, None] <= MEET
-            group[turn] = np.where(n[turn] > MEET, -1, room.argmax(axis=1))
+            fits = size[cell[turn]] * n[turn, None] <= MEET
+            group[turn] = np.where(n[turn] > MEET, -1, fits.argmax(axis=1))
             size[cell[turn], group[turn]] *= np.where(n[turn] > MEET, 1, n[turn])
         size = size[:, : int(group.max(initial=0)) + 1]
         left = np.tile(np.arange(float(size.max())), (size.size, 1))
         sums, inside = np.zeros_like(left), left.reshape(*size.shape, -1) < size[:, :, None]
         for turn in turns:  # the digits of a combination's number are the positions of its values
-            mine = turn[group[turn] >= 0]
-            row, steps = cell[mine] * size.shape[1] + group[mine], n[mine, None]
+            members = turn[group[turn] >= 0]
+            row, steps = cell[members] * size.shape[1] + group[members], n[members, None]
             quotient = np.floor(left[row] / steps)
-            sums[row] += along[first[mine, None] + (left[row] - quotient * steps).astype(np.int64)]
+            sums[row] += products[first[members, None] + (left[row] - quotient * steps).astype(np.int64)]
             left[row] = quotient
-        sums, rest, long = sums.reshape(inside.shape), group != 0, group < 0
-        width, others = _added(cell, np.where(rest, span, 0.0), count), (size[:, 1:] > 1).sum(axis=1)
-        others = others + _added(cell, long, count)
+        sums, rest, is_long = sums.reshape(inside.shape), group != 0, group < 0
+        width, other_groups = _added(cell, np.where(rest, span, 0.0), count), (size[:, 1:] > 1).sum(axis=1)
+        other_groups = other_groups + _added(cell, is_long, count)
         with np.errstate(divide="ignore", invalid="ignore"):
-            fine = FINE * width * others / strips.gap
-            bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(fine), *BINS)))
+            resolution = FINE * width * other_groups / strips.gap
+            bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(resolution), *BINS)))
         unit = np.where(width > 0, width / bins, 1.0)
-        value = np.concatenate([sums[:, 1:][inside[:, 1:]], along[long[pair]]])
-        length = np.concatenate([size[:, 1:].ravel(), n[long]])
-        where = np.concatenate([np.repeat(np.arange(count), size.shape[1] - 1), cell[long]])
-        which = np.concatenate([np.tile(np.arange(size.shape[1] - 1), count), size.shape[1] + rank[long]])
+        value = np.concatenate([sums[:, 1:][inside[:, 1:]], products[is_long[pair]]])
+        length = np.concatenate([size[:, 1:].ravel(), n[is_long]])
+        owner = np.concatenate([np.repeat(np.arange(count), size.shape[1] - 1), cell[is_long]])
+        group_of = np.concatenate([np.tile(np.arange(size.shape[1] - 1), count), size.shape[1] + rank[is_long]])
         points = np.ones((1, count), dtype=float if (many.astype(np.float64).prod(axis=1) < 2**53).all() else object)
         least = most = np.zeros(count)
         if len(value):
             first, entry = np.cumsum(length) - length, np.repeat(np.arange(len(length)), length)
-            steps = np.rint((value - np.minimum.reduceat(value, first)[entry]) / unit[where[entry]])
-            over = value - unit[where[entry]] * steps
-            least = _added(where, np.minimum.reduceat(over, first), count)
-            most = _added(where, np.maximum.reduceat(over, first), count)
-            place = steps.astype(np.int64) * count + where[entry]
-            for k in np.unique(which)[::-1].tolist():
-                mine = place[which[entry] == k]
-                number = np.bincount(mine, minlength=(int(mine.max()) // count + 1) * count).reshape(-1, count)
+            steps = np.rint((value - np.minimum.reduceat(value, first)[entry]) / unit[owner[entry]])
+            remainder = value - unit[owner[entry]] * steps
+            least = _added(owner, np.minimum.reduceat(remainder, first), count)
+            most = _added(owner, np.maximum.reduceat(remainder, first), count)
+            place = steps.astype(np.int64) * count + owner[entry]
+            for k in np.unique(group_of)[::-1].tolist():
+                members = place[group_of[entry] == k]
+                number = np.bincount(members, minlength=(int(members.max()) // count + 1) * count).reshape(-1, count)
                 number[0, ~number.any(axis=0)] = 1
                 points = _product(points, number.astype(points.dtype))
         behind = np.concatenate([points[::-1].cumsum(axis=0)[::-1], np.zeros((1, count), dtype=points.dtype)])
@@ -362,27 +362,27 @@ def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integer
     return np.where(category, slope - base, slope * (number - middle[cell, column]))
 
 
-def _added(cell: Integers, what: Array | Booleans, count: int) -> Array:
+def _added(cell: Integers, values: Array | Booleans, count: int) -> Array:
     """Return (B,) the sums of values (N,) by their cells (N,)."""
-    return np.asarray(np.bincount(cell, weights=what, minlength=count), dtype=np.float64)
+    return np.asarray(np.bincount(cell, weights=values, minlength=count), dtype=np.float64)
 
 
-def _product(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _product(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the products of polynomials, coefficients (T, B) and (U, B)."""
-    one, two = (one, two) if len(one) >= len(two) else (two, one)
-    if len(two) > SHORT:
-        return np.array([np.convolve(a, b) for a, b in zip(one.T.copy(), two.T.copy(), strict=True)], dtype=one.dtype).T
-    out = np.zeros((len(one) + len(two) - 1, one.shape[1]), dtype=one.dtype)
-    part = np.empty_like(one)
-    for t in np.flatnonzero(two.any(axis=1)).tolist():
-        out[t : t + len(one)] += np.multiply(one, two[t], out=part)
+    first, second = (first, second) if len(first) >= len(second) else (second, first)
+    if len(second) > SHORT:
+        return np.array([np.convolve(a, b) for a, b in zip(first.T.copy(), second.T.copy(), strict=True)], dtype=first.dtype).T
+    out = np.zeros((len(first) + len(second) - 1, first.shape[1]), dtype=first.dtype)
+    part = np.empty_like(first)
+    for t in np.flatnonzero(second.any(axis=1)).tolist():
+        out[t : t + len(first)] += np.multiply(first, second[t], out=part)
     return out
 
 
 def _products(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> Numbers:
     """Return (B,) the numbers of points of lattice boxes (B, C)."""
-    found = (upper - lower + 1.0).prod(axis=1)
-    exactly = np.where(found < 2**53, found, 0).astype(np.int64).astype(object)  # products below 2^53 are exact
-    for k in np.flatnonzero(found >= 2**53).tolist():
-        exactly[k] = prod(int(b) - int(a) + 1 for a, b in zip(lower[k].tolist(), upper[k].tolist(), strict=True))
-    return exactly
+    rounded = (upper - lower + 1.0).prod(axis=1)
+    exact = np.where(rounded < 2**53, rounded, 0).astype(np.int64).astype(object)  # products below 2^53 are exact
+    for k in np.flatnonzero(rounded >= 2**53).tolist():
+        exact[k] = prod(int(b) - int(a) + 1 for a, b in zip(lower[k].tolist(), upper[k].tolist(), strict=True))
+    return exact

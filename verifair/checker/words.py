@@ -10,9 +10,9 @@ from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
 
-def counted(number: int, one: str, many: str) -> str:
+def counted(number: int, singular: str, plural: str) -> str:
     """Return a number with its noun: "1 proof", "2,000 proofs"."""
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def near(relax: Mapping[str, int], schema: InputSpace) -> str:
@@ -58,22 +58,22 @@ def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool
 def float32_words(certified: int, proofs: int) -> str:
     """Return a sentence on how many proofs hold for float32 too: "7,741 of 7,742 proofs hold for float32 too, ..."."""
     if proofs == 1:
-        held = "The proof holds for float32 too, in any order of summation" if certified else "The proof"
-        return held if certified else f"{held} is about the real-valued function only, not about float32"
-    many = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
+        claim = "The proof holds for float32 too, in any order of summation" if certified else "The proof"
+        return claim if certified else f"{claim} is about the real-valued function only, not about float32"
+    share = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
     rest = proofs - certified
     if not certified:
         return f"None of {proofs:,} proofs is certified for float32: they are about the real-valued function only"
-    others = f"; the other{' is' if rest == 1 else 's are'} about the real-valued function only" if rest else ""
-    return f"{many} proofs hold for float32 too, in any order of summation{others}"
+    remainder = f"; the other{' is' if rest == 1 else 's are'} about the real-valued function only" if rest else ""
+    return f"{share} proofs hold for float32 too, in any order of summation{remainder}"
 
 
 def where(box: Mapping[str, tuple[float, float]], schema: InputSpace) -> str:
     """Return the place where a statement holds: the ranges of the features that its box narrows."""
     ranges = []
-    for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
-        low, high = box.get(feature.name, (least, most))
-        if (low, high) != (least, most):
+    for feature, lower, upper in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
+        low, high = box.get(feature.name, (lower, upper))
+        if (low, high) != (lower, upper):
             ends = [exactly(end) if feature.numeric else category(schema, feature.name, end) for end in (low, high)]
             ranges.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
     return f"where {', '.join(ranges)}" if ranges else "in the whole domain"
@@ -86,5 +86,5 @@ def exactly(value: float) -> str:
 
 def category(schema: InputSpace, name: str, value: float) -> str:
     """Return a category's name, or the number if the schema has no such category."""
-    known = set(schema.values(name).tolist())
-    return schema.format(name, value) if value in known else exactly(value)
+    values = set(schema.values(name).tolist())
+    return schema.format(name, value) if value in values else exactly(value)

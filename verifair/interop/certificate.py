@@ -120,7 +120,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     task = Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=batch.prime[0], offset=np.zeros(len(batch.prime[0])),
         differs=batch.protected, margin=problem.margin,
-        asked=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), reals=True),
+        goal=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), reals=True),
     )
     if evidence.tree is None:
         return "it has no proof"

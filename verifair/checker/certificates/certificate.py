@@ -57,8 +57,8 @@ class Proof:
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
         name = {Claim: "claim", Counterexample: "witness", Tree: "tree"}[type(self.evidence)]
-        plain = self.evidence.to_dict() if isinstance(self.evidence, Tree) else vars(self.evidence)
-        return {"statement": vars(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
+        content = self.evidence.to_dict() if isinstance(self.evidence, Tree) else vars(self.evidence)
+        return {"statement": vars(self.statement), "float32": self.float32, "margin": self.margin, name: content}
 
     @property
     def key(self) -> Hashable:
@@ -66,20 +66,20 @@ class Proof:
         return tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in vars(self.statement).values())
 
 
-def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
-    """Return the arguments `proofs` and `undecided` of a `Certificate`. asked: for each statement the proof that decides it, or the
-    bare statement where there is none.
+def answered(answers: Iterable[Proof | Statement]) -> dict[str, Any]:
+    """Return the arguments `proofs` and `undecided` of a `Certificate`. answers: for each statement the proof that decides it, or
+    the bare statement where there is none.
 
     A statement that is asked of several people with the same values counts once.
     """
-    found: dict[Hashable, Proof] = {}
-    open_ = set()
-    for one in asked:
-        if isinstance(one, Proof):
-            found.setdefault(one.key, one)
+    proofs: dict[Hashable, Proof] = {}
+    undecided = set()
+    for answer in answers:
+        if isinstance(answer, Proof):
+            proofs.setdefault(answer.key, answer)
         else:
-            open_.add(Proof(statement=one, evidence=Tree.leaf()).key)
-    return {"proofs": tuple(found.values()), "undecided": len(open_ - set(found))}
+            undecided.add(Proof(statement=answer, evidence=Tree.leaf()).key)
+    return {"proofs": tuple(proofs.values()), "undecided": len(undecided - set(proofs))}
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -95,13 +95,13 @@ class ProofFile:
 
     def proof(self) -> Proof:
         """Return it as a `Proof`. Raises ValueError unless there is exactly one piece of evidence, and a valid one."""
-        found = [one for one in (self.tree, self.claim, self.witness) if one is not None]
-        if len(found) != 1:
+        pieces = [piece for piece in (self.tree, self.claim, self.witness) if piece is not None]
+        if len(pieces) != 1:
             raise ValueError("needs either a tree, a claim or a witness")
-        one = found[0]
-        if (self.float32 or self.margin is not None) and isinstance(one, Claim | Counterexample):
+        piece = pieces[0]
+        if (self.float32 or self.margin is not None) and isinstance(piece, Claim | Counterexample):
             raise ValueError("a solver's claim, or a counterexample, says nothing of float32, and has no margin")
-        evidence = one if isinstance(one, Claim | Counterexample) else one.tree()
+        evidence = piece if isinstance(piece, Claim | Counterexample) else piece.tree()
         return Proof(statement=self.statement, evidence=evidence, float32=self.float32, margin=self.margin)
 
 
@@ -130,8 +130,8 @@ class Certificate(Envelope):
 
     @property
     def trust(self) -> Trust:
-        claimed = any(isinstance(proof.evidence, Claim) for proof in self.proofs)
-        return Trust.CLAIMED if claimed else Trust.CHECKED
+        has_claim = any(isinstance(proof.evidence, Claim) for proof in self.proofs)
+        return Trust.CLAIMED if has_claim else Trust.CHECKED
 
     @property
     def unit(self) -> str:
@@ -142,10 +142,10 @@ class Certificate(Envelope):
 
     def _answered(self) -> dict[str, int]:
         if isinstance(self.query, CounterfactualQuery):
-            stated = (one.statement for one in self.proofs)
+            statements = (proof.statement for proof in self.proofs)
             decided = {
                 (s.row, s.also, s.categories)
-                for s in stated if isinstance(s, CounterfactualStatement) and s.goal == "counterfactual"
+                for s in statements if isinstance(s, CounterfactualStatement) and s.goal == "counterfactual"
             }
             return {"proved": len(decided), "refuted": self.depends}
         count = Counter(type(proof.evidence) for proof in self.proofs)

@@ -91,7 +91,7 @@ class ConsistencyCertificate(Envelope):
 
 
 def _arrays(file: ConsistencyFile) -> dict[str, Any]:
-    width = {len(one) for one in file.baselines}
+    width = {len(baseline) for baseline in file.baselines}
     if len(width) > 1:
         raise ValueError("the baselines have different lengths")
     for number, pair in enumerate(file.pairs):

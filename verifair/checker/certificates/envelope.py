@@ -84,10 +84,10 @@ class Envelope(ABC):
     @property
     def question(self) -> dict[str, Any]:
         """The question and the hashes of the network and schema that it is about, as they stand in the file."""
-        about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
+        fields = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
         usual = ("classes", "favourable"), ("tolerance", None)  # left out, as in files older than these fields
         query = {name: value for name, value in asdict(self.query).items() if (name, value) not in usual}
-        return {"format": self.FORMAT, **about, "query": query, "features": list(self.features)}
+        return {"format": self.FORMAT, **fields, "query": query, "features": list(self.features)}
 
     @property
     def extent(self) -> Extent:
@@ -107,9 +107,9 @@ class Envelope(ABC):
     def load(cls, path: str | Path) -> Self:
         """Read a certificate. Raises CertificateError for any other file; a wrong digest only sets intact = False."""
         (file, content), intact = read(path, cls.FORMAT, cls._parsed)
-        about = {name: getattr(file, name) for name in ("network_sha256", "schema_sha256", "semantics", "query", "features")}
+        fields = {name: getattr(file, name) for name in ("network_sha256", "schema_sha256", "semantics", "query", "features")}
         left = {name: getattr(file.extent, name) for name in ("undecided", "not_reached")}
-        return cls(**about, **left, **content, stated=file.extent, intact=intact)
+        return cls(**fields, **left, **content, stated=file.extent, intact=intact)
 
     @abstractmethod
     def _content(self) -> dict[str, Any]:
@@ -124,12 +124,12 @@ class Envelope(ABC):
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
         """Return the validated file, and the arguments that only this kind takes. Raises ValueError if the content is invalid."""
 
-    def misfits(self, network: Model, schema: InputSpace, own: str | None = None) -> Iterator[str]:
-        """Yield reasons to reject the file without a look at its proofs. own: a further reason, found by this kind's rule."""
+    def misfits(self, network: Model, schema: InputSpace, extra: str | None = None) -> Iterator[str]:
+        """Yield reasons to reject the file without a look at its proofs. extra: a further reason, found by this kind's rule."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
         flaw = None if self.stated is None else self.stated.differs(self.extent)
-        yield from (one for one in (flaw, own) if one is not None)
+        yield from (reason for reason in (flaw, extra) if reason is not None)
         if self.network_sha256 != network.source_sha256:
             yield about_another("network", self.network_sha256, network.source_sha256)
         if self.schema_sha256 != schema.sha256:
@@ -142,9 +142,9 @@ class Envelope(ABC):
             yield f"the schema describes {schema.domain.columns} input columns, the network takes {network.inputs}"
 
 
-def about_another(what: str, sha256: str, given: str) -> str:
+def about_another(noun: str, sha256: str, actual: str) -> str:
     """Return why a file cannot be checked against this network or schema."""
-    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): pass the {what} that it is about"
+    return f"it is about another {noun} (sha256 {sha256[:12]}, this one has {actual[:12]}): pass the {noun} that it is about"
 
 
 def of_another_version(found: str, expected: str) -> str:
@@ -167,8 +167,8 @@ def _curves(model: Model) -> str:
     if model.of_trees:
         return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
     network = layered(model, "curves")
-    found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
-    return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))
+    kinds = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
+    return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in kinds))
 
 
 Content = TypeVar("Content")
@@ -199,12 +199,12 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
             raise ValueError("is no JSON object")
         if HALF.search(content) is not None:
             _check_characters(raw)
-        found = parse(raw)
+        parsed = parse(raw)
         intact = digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
     except (OSError, ValueError, EOFError, zlib.error, RecursionError, MemoryError) as error:
         remedy = f"expected a {expected} file as verifair writes it: copy it again, or run again"
         raise CertificateError(f"{path}: {_flaw(error)}; {remedy}") from error
-    return found, intact
+    return parsed, intact
 
 
 def _flaw(cause: Exception) -> str:

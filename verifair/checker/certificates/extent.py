@@ -53,16 +53,16 @@ class Extent:
         """True if everything that was asked has an answer."""
         return self.undecided == 0 and self.not_reached == 0
 
-    def differs(self, found: Extent) -> str | None:
+    def differs(self, actual: Extent) -> str | None:
         """Return in which numbers this extent, as stated, differs from the one found in the file, or None."""
-        if self.question_sha256 != found.question_sha256:
+        if self.question_sha256 != actual.question_sha256:
             return "its question is not the one that its counts are about: the file was changed"
-        wrong = [name for name in COUNTED if getattr(self, name) != getattr(found, name)]
+        wrong = [name for name in COUNTED if getattr(self, name) != getattr(actual, name)]
         if not wrong:
             return None
-        said = ", ".join(f"{getattr(self, name):,} {name.replace('_', ' ')}" for name in wrong)
-        held = ", ".join(f"{getattr(found, name):,}" for name in wrong)
-        return f"it states {said}, but what it holds makes {held}"
+        stated_counts = ", ".join(f"{getattr(self, name):,} {name.replace('_', ' ')}" for name in wrong)
+        actual_counts = ", ".join(f"{getattr(actual, name):,}" for name in wrong)
+        return f"it states {stated_counts}, but what it holds makes {actual_counts}"
 
 
 def digest(payload: Mapping[str, Any]) -> str:

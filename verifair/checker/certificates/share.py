@@ -67,13 +67,13 @@ class ShareCertificate(Envelope):
 
     def _answered(self) -> dict[str, int]:
         tolerance = self.query.tolerance
-        wide = tolerance is not None and 1 - self.fair - self.unfair > Fraction(tolerance)
-        return {"proved": 1 - wide, "undecided": int(wide)}
+        is_open = tolerance is not None and 1 - self.fair - self.unfair > Fraction(tolerance)
+        return {"proved": 1 - is_open, "undecided": int(is_open)}
 
     def _content(self) -> dict[str, Any]:
         tree = {"feature": self.tree.feature.tolist(), "cut": self.tree.cut.tolist()}
         shares = {name: [str(one.numerator), str(one.denominator)] for name, one in (("fair", self.fair), ("unfair", self.unfair))}
-        return {**shares, "tree": tree, "history": [list(one) for one in self.history]}
+        return {**shares, "tree": tree, "history": [list(entry) for entry in self.history]}
 
     @classmethod
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:

@@ -103,7 +103,7 @@ class TreeFile:
         if self.start is None and self.index is None and self.value is None:
             tree = Tree.plain(feature, cut)
         else:
-            start, index = (np.array(one or (), dtype=np.int64) for one in (self.start, self.index))
+            start, index = (np.array(values or (), dtype=np.int64) for values in (self.start, self.index))
             tree = Tree(feature=feature, cut=cut, start=start, index=index, value=np.array(self.value or (), dtype=float))
         if tree.misfit is not None:
             raise ValueError(tree.misfit)
@@ -116,32 +116,32 @@ def leaf_regions(
     """Return the nodes (L,) and regions (L) of the leaves of T trees over their roots (T), in preorder, or why the arrays (K,)
     are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree). frames: nodes (F,) that are
     returned as well."""
-    stray = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
-    for one in stray[:1].tolist():
-        return f"the tree splits {'feature' if one >= 0 else 'neuron'} {max(one, -2 - one)}, which does not exist"
+    invalid = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
+    for code in invalid[:1].tolist():
+        return f"the tree splits {'feature' if code >= 0 else 'neuron'} {max(code, -2 - code)}, which does not exist"
     size = np.array([len(feature)]) if size is None else size
     inner, end = feature != -1, np.cumsum(size)
     if (size < 1).any():
         return "the tree ends before its box is covered: 1 leaves are missing"
-    open_ = np.concatenate([[0], np.cumsum(np.where(inner, 1, -1))])
-    missing = 1 + open_[1:] - np.repeat(open_[end - size], size)  # subtrees of a tree that are still to come, after every node
+    balance = np.concatenate([[0], np.cumsum(np.where(inner, 1, -1))])
+    missing = 1 + balance[1:] - np.repeat(balance[end - size], size)  # subtrees of a tree that are still to come, after every node
     last = np.zeros(len(feature), dtype=bool)
     last[end - 1] = True
     if (missing[~last] == 0).any():
         return "the tree has nodes left over after its last leaf"
-    for lacking in missing[last & (missing != 0)][:1]:
-        return f"the tree ends before its box is covered: {lacking} leaves are missing"
-    second, waiting = np.zeros(len(inner), dtype=np.int64), list[int]()
+    for number in missing[last & (missing != 0)][:1]:
+        return f"the tree ends before its box is covered: {number} leaves are missing"
+    second, stack = np.zeros(len(inner), dtype=np.int64), list[int]()
     for node, splits in enumerate(inner.tolist()):  # after a leaf comes the second subtree of the last node that waits for it
         if splits:
-            waiting.append(node)
-        elif waiting:
-            second[waiting.pop()] = node + 1
-    nodes, regions, found = end - size, roots, list[tuple[Integers, Regions]]()
+            stack.append(node)
+        elif stack:
+            second[stack.pop()] = node + 1
+    nodes, regions, levels = end - size, roots, list[tuple[Integers, Regions]]()
     while True:  # level by level
         split = inner[nodes]
-        wanted = ~split | np.isin(nodes, frames)
-        found.append((nodes[wanted], regions.take(wanted)))
+        selected = ~split | np.isin(nodes, frames)
+        levels.append((nodes[selected], regions.take(selected)))
         nodes, regions = nodes[split], regions.take(split)
         if not len(nodes):
             break
@@ -150,18 +150,18 @@ def leaf_regions(
             return flaw
         regions = regions.halves(domain, feature[nodes], cut[nodes])
         nodes = np.concatenate([nodes + 1, second[nodes]])
-    every = np.concatenate([one for one, _ in found])
-    order = np.argsort(every)
-    return every[order], Regions.join([one for _, one in found]).take(order)
+    all_nodes = np.concatenate([numbers for numbers, _ in levels])
+    order = np.argsort(all_nodes)
+    return all_nodes[order], Regions.join([part for _, part in levels]).take(order)
 
 
 def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> str | None:
     """Return why these cuts of the regions' boxes are invalid, or None."""
     box = np.flatnonzero(feature >= 0)
-    v, at = feature[box], cut[box]
-    low, high, whole = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
+    v, value = feature[box], cut[box]
+    low, high, integer = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
     # A real feature without width cannot be cut: both halves would be the whole box, and sums over leaves would count it twice.
-    inside = np.where(whole, (at <= high - 1) & (at == np.floor(at)), (at <= high) & (low < high)) & (low <= at)
-    for k in np.flatnonzero(~inside)[:1]:
-        return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
+    valid = np.where(integer, (value <= high - 1) & (value == np.floor(value)), (value <= high) & (low < high)) & (low <= value)
+    for k in np.flatnonzero(~valid)[:1]:
+        return f"the tree cuts feature {v[k]} at {value[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
     return None

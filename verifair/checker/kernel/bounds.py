@@ -50,7 +50,7 @@ import numpy as np
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Booleans, Integers, Layer, Network
-from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, first_layer, lone, plane
+from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, first_layer, plane, quantity_band
 from verifair.checker.kernel.squares import SquarePairs
 
 TINY = 1e-150
@@ -95,7 +95,7 @@ class Span:
         return self.low, self.high, self.low2, self.high2, self.d_low, self.d_high
 
     def take(self, index: Integers) -> Span:
-        return Span(**{name: one[index] for name, one in vars(self).items()})
+        return Span(**{name: array[index] for name, array in vars(self).items()})
 
     def tightened(self) -> Span:
         """Return the three enclosures, each cut down by the two others, one after the other, rounded outwards."""
@@ -115,7 +115,7 @@ class Span:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronForms:
     """The results of backward substitution for neurons (N,) in boxes (N,), in the order of the boxes: bounds, slopes and errors as
-    `_found` returns them, for both ends of a, a' and D."""
+    `_forms` returns them, for both ends of a, a' and D."""
 
     box: Integers
     neuron: Integers
@@ -123,9 +123,9 @@ class NeuronForms:
 
     def narrowed(self, span: Span) -> Span:
         """Return the enclosures of the layer cut down to these bounds."""
-        ends, at = [end.copy() for end in span.ends], (self.box, self.neuron)
-        for n, (least, _, _) in enumerate(self.forms):
-            ends[n][at] = np.minimum(ends[n][at], -least) if n % 2 else np.maximum(ends[n][at], least)
+        ends, place = [end.copy() for end in span.ends], (self.box, self.neuron)
+        for n, (lower, _, _) in enumerate(self.forms):
+            ends[n][place] = np.minimum(ends[n][place], -lower) if n % 2 else np.maximum(ends[n][place], lower)
         low, high, low2, high2, d_low, d_high = ends
         return replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high).tightened()
 
@@ -156,7 +156,7 @@ class TwinBounds:
         self.eps = rounding_unit(network)
         self.inputs = np.minimum(low, low2), np.maximum(high, high2)
         self.centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
-        centre, self.found = self.centre, dict[int, NeuronForms]()
+        centre, self.neuron_forms = self.centre, dict[int, NeuronForms]()
         self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
@@ -166,7 +166,7 @@ class TwinBounds:
         self._bands: dict[tuple[int, int], Band] = {}
         ends = np.cumsum(network.hidden)[:-1]
         copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
-        self._signs = list(zip(*(np.split(one, ends, axis=1) for copy in copies for one in copy), strict=True))
+        self._signs = list(zip(*(np.split(part, ends, axis=1) for copy in copies for part in copy), strict=True))
         self.spans = [self._clipped(self._first_span(centre, centre2), 0)]
         for k, layer in enumerate(network.layers[1:], start=1):
             span = self._clipped(self._next_span(k), k)
@@ -174,8 +174,8 @@ class TwinBounds:
                 if frame is not None and k > 1:
                     span = self._clipped(self._framed(span, *frame, k), k)
                 if frame is None or k == 1 or anew:
-                    loose = (_loose(span) & (_bend(layer) < 1)) | _smooth(layer)
-                    span = self._clipped(self._closer(span, k, loose, quantities), k)
+                    unstable = (_unstable(span) & (_bend(layer) < 1)) | _smooth(layer)
+                    span = self._clipped(self._closer(span, k, unstable, quantities), k)
             self.spans.append(span)
 
     def _clipped(self, span: Span, k: int) -> Span:
@@ -192,8 +192,8 @@ class TwinBounds:
     @cached_property
     def in_range(self) -> Booleans:
         """(B,) True if all numbers of the box are within the range of the rounding argument; NaN is not."""
-        within = [(span.size <= LARGEST).all(axis=1) for span in self.spans]
-        return np.asarray(np.logical_and.reduce(within) & np.isfinite(self.eps))
+        bounded = [(span.size <= LARGEST).all(axis=1) for span in self.spans]
+        return np.asarray(np.logical_and.reduce(bounded) & np.isfinite(self.eps))
 
     @cached_property
     def empty(self) -> Booleans:
@@ -207,8 +207,8 @@ class TwinBounds:
     def alike(self, margin: Array) -> Booleans:
         """Return (B,) True where margin . f, with weights (B, n_N), is exactly the same number in both copies."""
         last = self.spans[-1]
-        same = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1)
-        return np.asarray(same & self.in_range)
+        equal = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1)
+        return np.asarray(equal & self.in_range)
 
     def _first_span(self, centre: Array, centre2: Array) -> Span:
         layer = self.network.layers[0]
@@ -238,9 +238,9 @@ class TwinBounds:
                 sizes[:, index] = 1.0 if smooth.kind is None else 1.0 + np.maximum(np.abs(low), np.abs(high))
                 if smooth.kind is Curve.SQUARE:
                     sizes[:, index] = np.maximum(high, FLOOR)
-            apart = smooth.difference(span.ends)
-            d[0][:, index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, index])
-            d[1][:, index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, index])
+            difference = smooth.difference(span.ends)
+            d[0][:, index] = np.maximum(difference[0], _less(y2[0], y[1], -np.inf)[:, index])
+            d[1][:, index] = np.minimum(difference[1], _less(y2[1], y[0], np.inf)[:, index])
         if k + 1 == len(self.network.layers):
             self._below = y, y2, d
         weight = np.abs(layer.weight)
@@ -263,74 +263,74 @@ class TwinBounds:
         low, high, low2, high2, d_low, d_high = bounds
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
-    def _closer(self, span: Span, k: int, loose: Booleans, quantities: int) -> Span:
-        """Return the enclosures of layer k, narrowed by backward substitution for the neurons `loose` (B, m)."""
-        box, neuron = np.nonzero(loose)
-        forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(2 * quantities)]
-        found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
-        return found.narrowed(span)
+    def _closer(self, span: Span, k: int, unstable: Booleans, quantities: int) -> Span:
+        """Return the enclosures of layer k, narrowed by backward substitution for the neurons `unstable` (B, m)."""
+        box, neuron = np.nonzero(unstable)
+        forms = [self._forms(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(2 * quantities)]
+        neuron_forms = self.neuron_forms[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
+        return neuron_forms.narrowed(span)
 
-    def _found(self, which: int, sign: float, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
-        """Return lower bounds (N,) of sign times a, a' or D (`which`: 0, 1, 2) of neurons of layer k, slopes (N, d) in the moving
-        inputs, and the rounding errors (N,) that the bounds already allow for."""
-        (p, q), layer = COPIES[which], self.network.layers[k]
+    def _forms(self, quantity: int, sign: float, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
+        """Return lower bounds (N,) of sign times a, a' or D (`quantity`: 0, 1, 2) of neurons of layer k, slopes (N, d) in the
+        moving inputs, and the rounding errors (N,) that the bounds already allow for."""
+        (p, q), layer = COPIES[quantity], self.network.layers[k]
         rows, constant = sign * layer.weight[neuron], sign * (p + q) * layer.bias[neuron]
         if not self.network.piecewise_linear:
-            least = self.by_substitution(p * rows, q * rows, box, layer=k - 1, constant=constant)
-            return least, np.zeros((len(box), len(self.moving))), np.full(len(box), np.inf)
-        parts = [self._alone(which, rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box)) or [slice(0, 0)]]
-        least, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return least, slope, error
+            lower = self.by_substitution(p * rows, q * rows, box, layer=k - 1, constant=constant)
+            return lower, np.zeros((len(box), len(self.moving))), np.full(len(box), np.inf)
+        parts = [self._alone(quantity, rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box)) or [slice(0, 0)]]
+        lower, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return lower, slope, error
 
-    def _framed(self, span: Span, frame: TwinBounds, at: Integers, k: int) -> Span:
-        """Return the enclosures of layer k cut down by those over the boxes `at` of a frame, and by the lines found there."""
-        known, around = frame.found[k], frame.spans[k].take(at)
-        ends = [(np.minimum if n % 2 else np.maximum)(*both) for n, both in enumerate(zip(span.ends, around.ends, strict=True))]
+    def _framed(self, span: Span, frame: TwinBounds, index: Integers, k: int) -> Span:
+        """Return the enclosures of layer k cut down by those over the boxes `index` of a frame, and by the lines found there."""
+        frame_forms, frame_span = frame.neuron_forms[k], frame.spans[k].take(index)
+        ends = [(np.minimum if n % 2 else np.maximum)(*pair) for n, pair in enumerate(zip(span.ends, frame_span.ends, strict=True))]
         low, high, low2, high2, d_low, d_high = ends
         span = replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high)
-        start, end = np.searchsorted(known.box, at), np.searchsorted(known.box, at, side="right")
-        box, line = np.repeat(np.arange(len(at)), end - start), ranges(start, end)
-        moved = (self.centre[box] - frame.centre[at[box]])[:, frame.moving]
-        narrower = (frame.radius[at[box]] - self.radius[box])[:, frame.moving]
+        start, end = np.searchsorted(frame_forms.box, index), np.searchsorted(frame_forms.box, index, side="right")
+        box, line = np.repeat(np.arange(len(index)), end - start), ranges(start, end)
+        shift = (self.centre[box] - frame.centre[index[box]])[:, frame.moving]
+        narrower = (frame.radius[index[box]] - self.radius[box])[:, frame.moving]
         forms = []
-        for least, slope, error in known.forms:
-            gain = np.einsum("nj,nj->n", slope[line], moved) + np.einsum("nj,nj->n", np.abs(slope[line]), narrower)
-            bound = least[line] + gain - error[line]
+        for lower, slope, error in frame_forms.forms:
+            gain = np.einsum("nj,nj->n", slope[line], shift) + np.einsum("nj,nj->n", np.abs(slope[line]), narrower)
+            bound = lower[line] + gain - error[line]
             forms.append((np.where(np.isfinite(bound), bound, -np.inf), slope[line], error[line]))
-        return NeuronForms(box=box, neuron=known.neuron[line], forms=forms).narrowed(span)
+        return NeuronForms(box=box, neuron=frame_forms.neuron[line], forms=forms).narrowed(span)
 
     def _alone(
-        self, which: int, rows: Array, box: Integers, last: int, constant: Array
+        self, quantity: int, rows: Array, box: Integers, last: int, constant: Array
     ) -> tuple[Array, Array, Array]:
-        """Return lower bounds (N,), slopes and errors, as `_found` does, of rows . y + constant, row n over box[n], with y of layer
+        """Return lower bounds (N,), slopes and errors, as `_forms` does, of rows . y + constant, row n over box[n], with y of layer
         `last`, or y' or y' - y in its place. Only lines in the same quantity are used: in a, a' or D; in the first layer, in a."""
         total, error = constant, self.eps * np.abs(constant)
         for k in range(last, -1, -1):
-            layer, band = self.network.layers[k], self._band(which, k).take(box)
+            layer, band = self.network.layers[k], self._band(quantity, k).take(box)
             error = error + self.rounding(np.abs(rows), self._charge(k)[box])
-            bent = (1 - layer.slope) * rows
-            up, down = np.maximum(bent, 0.0), np.minimum(bent, 0.0)
-            total = total + np.einsum("nj,nj->n", up, band.under[1]) + np.einsum("nj,nj->n", down, band.over[1])
-            leak, rows = layer.slope * rows, up * band.under[0] + down * band.over[0]
+            relu_weight = (1 - layer.slope) * rows
+            positive, negative = np.maximum(relu_weight, 0.0), np.minimum(relu_weight, 0.0)
+            total = total + np.einsum("nj,nj->n", positive, band.under[1]) + np.einsum("nj,nj->n", negative, band.over[1])
+            leak, rows = layer.slope * rows, positive * band.under[0] + negative * band.over[0]
             if k:
                 rows = rows + leak
-                total = total + rows @ layer.bias if which < 2 else total
+                total = total + rows @ layer.bias if quantity < 2 else total
                 rows = rows @ layer.weight
-        p, q = COPIES[which]
+        p, q = COPIES[quantity]
         return *self._at_inputs(rows + p * leak, q * leak, box, total, error), error
 
-    def _band(self, which: int, k: int) -> Band:
+    def _band(self, quantity: int, k: int) -> Band:
         """Return lines around r, r' or r' - r of layer k: in a, a' or D; in the first layer all in a."""
-        if (which, k) not in self._bands:
+        if (quantity, k) not in self._bands:
             span = self.spans[k]
             if k:
-                band = lone(which, span.ends)
+                band = quantity_band(quantity, span.ends)
             else:
-                (p, q), one = COPIES[which], np.ones_like(span.low)
-                slope, offset = chord(-p * one, -q * one, span.low, span.high, self.shift)
-                band = Band(under=chord(p * one, q * one, span.low, span.high, self.shift), over=(-slope, -offset))
-            self._bands[which, k] = band
-        return self._bands[which, k]
+                (p, q), ones = COPIES[quantity], np.ones_like(span.low)
+                slope, offset = chord(-p * ones, -q * ones, span.low, span.high, self.shift)
+                band = Band(under=chord(p * ones, q * ones, span.low, span.high, self.shift), over=(-slope, -offset))
+            self._bands[quantity, k] = band
+        return self._bands[quantity, k]
 
     def by_substitution(self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None) -> Array:
         """Return lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n]."""
@@ -339,7 +339,7 @@ class TwinBounds:
         return np.concatenate([np.zeros(0), *parts])
 
     def _blocks(self, rows: int) -> list[slice]:
-        step = max(1, BLOCK // max(len(one.bias) for one in self.network.layers))
+        step = max(1, BLOCK // max(len(layer.bias) for layer in self.network.layers))
         return [slice(i, i + step) for i in range(0, rows, step)]
 
     def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> Array:
@@ -373,16 +373,16 @@ class TwinBounds:
         size = np.einsum("nj,nj->n", np.abs(margin), last.size)
         ends = []
         for low, high in ((last.low, last.high), (last.low2, last.high2), (last.d_low, last.d_high)):
-            one, two = np.where(margin == 0, 0.0, margin * low), np.where(margin == 0, 0.0, margin * high)
-            lost = UNIT * np.maximum(np.abs(one), np.abs(two)).sum(axis=1) * margin.shape[1]
-            ends += [np.minimum(one, two).sum(axis=1) - lost, np.maximum(one, two).sum(axis=1) + lost]
+            at_low, at_high = np.where(margin == 0, 0.0, margin * low), np.where(margin == 0, 0.0, margin * high)
+            rounding = UNIT * np.maximum(np.abs(at_low), np.abs(at_high)).sum(axis=1) * margin.shape[1]
+            ends += [np.minimum(at_low, at_high).sum(axis=1) - rounding, np.maximum(at_low, at_high).sum(axis=1) + rounding]
         if self._below is not None:
             layer, error = self.network.layers[-1], self.eps * size
             weight, bias = margin @ layer.weight, margin @ layer.bias
-            same = np.logical_and.reduce([(end == 0).all(axis=1) for end in self._below[2]])
+            equal = np.logical_and.reduce([(end == 0).all(axis=1) for end in self._below[2]])
             for k, ((low, high), constant) in enumerate(zip(self._below, (bias, bias, 0.0), strict=True)):
                 middle = np.einsum("nj,nj->n", weight, (low + high) / 2) + constant
-                reach = np.einsum("nj,nj->n", np.abs(weight), (high - low) / 2) + np.where((k == 2) & same, 0.0, error)
+                reach = np.einsum("nj,nj->n", np.abs(weight), (high - low) / 2) + np.where((k == 2) & equal, 0.0, error)
                 ends[2 * k] = np.maximum(ends[2 * k], middle - reach)
                 ends[2 * k + 1] = np.minimum(ends[2 * k + 1], middle + reach)
         low, high, low2, high2, d_low, d_high = (end[:, None] for end in ends)
@@ -404,8 +404,8 @@ class TwinBounds:
             total += np.where(c == 0, 0.0, np.minimum(c * low, c * high))
             size += np.where(c == 0, 0.0, np.abs(c) * np.maximum(np.abs(low), np.abs(high)))
         bound = total - 2.0**-48 * size - TINY
-        within = np.isfinite(bound) & (size <= LARGEST) & self.in_range[box]
-        return np.where(within, bound, -np.inf)
+        in_range = np.isfinite(bound) & (size <= LARGEST) & self.in_range[box]
+        return np.where(in_range, bound, -np.inf)
 
     def rounding(self, coefficient: Array, size: Array) -> Array:
         """Return EPS T + TINY of one layer for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""
@@ -447,21 +447,21 @@ class TwinBounds:
         span = self.spans[k]
         if (slope == 1).all():
             return p, q, np.zeros(len(p))
-        on, on2 = span.low >= 0, span.low2 >= 0
+        active, active2 = span.low >= 0, span.low2 >= 0
         leak, leak2 = slope * p, slope * q
         if slope.any():
             p, q = (1 - slope) * p, (1 - slope) * q
-        alpha, beta = p * on[box], q * on2[box]
-        row, neuron = np.nonzero(_loose(span)[box] & ((p != 0) | (q != 0)))
+        alpha, beta = p * active[box], q * active2[box]
+        row, neuron = np.nonzero(_unstable(span)[box] & ((p != 0) | (q != 0)))
         offset: Array = np.zeros(len(p))
         if len(row):
-            at = (box[row], neuron)
+            place = (box[row], neuron)
             p_at, q_at = p[row, neuron], q[row, neuron]
             if k == 0:
-                m, c = chord(p_at, q_at, span.low[at], span.high[at], self.shift[at])
+                m, c = chord(p_at, q_at, span.low[place], span.high[place], self.shift[place])
                 alpha[row, neuron], beta[row, neuron] = m, 0.0
             else:
-                ends = [end[at] for end in span.ends]
+                ends = [end[place] for end in span.ends]
                 alpha[row, neuron], beta[row, neuron], c = plane(p_at, q_at, ends)
             offset = np.asarray(np.bincount(row, weights=c, minlength=len(p)), dtype=np.float64)
         return alpha + leak, beta + leak2, offset
@@ -477,16 +477,16 @@ def _smooth(layer: Layer) -> Booleans:
     return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
 
 
-def _less(one: Array, two: Array, towards: float) -> Array:
-    """Return one - two, rounded outwards."""
-    return np.nextafter(one - two, towards)
+def _less(a: Array, b: Array, towards: float) -> Array:
+    """Return a - b, rounded outwards."""
+    return np.nextafter(a - b, towards)
 
 
 def _floored(size: Array) -> Array:
     return np.where(size > 0, np.maximum(size, FLOOR), 0.0)
 
 
-def _loose(span: Span) -> Booleans:
+def _unstable(span: Span) -> Booleans:
     """Return (B, m) True for neurons whose ReLU bends inside the box, in at least one copy."""
     return ((span.low < 0) & (span.high > 0)) | ((span.low2 < 0) & (span.high2 > 0))
 
@@ -497,31 +497,31 @@ def _activated(low: Array, high: Array, slope: Array) -> tuple[Array, Array]:
 
 def _size(low: Array, high: Array, slope: Array) -> Array:
     """Return the largest |y|, at least FLOOR unless y is 0 throughout."""
-    some = (high > 0) | ((low < 0) & (slope > 0))
-    return np.where(some, np.maximum(np.maximum(high, slope * -low), FLOOR), 0.0)
+    nonzero = (high > 0) | ((low < 0) & (slope > 0))
+    return np.where(nonzero, np.maximum(np.maximum(high, slope * -low), FLOOR), 0.0)
 
 
 def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
     """Return bounds of y' - y = slope D + (1 - slope) d, with d = max(a', 0) - max(a, 0) = max(a + D, 0) - max(a, 0), which grows
     with D and is monotone in a; and no more than the two copies' own bounds allow."""
-    both, neither = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
+    active, inactive = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
     down, up = -np.inf, np.inf
     low = np.minimum(_step(span.low, span.d_low, down), _step(span.high, span.d_low, down))
     high = np.maximum(_step(span.low, span.d_high, up), _step(span.high, span.d_high, up))
-    low = np.maximum(low, _apart(span.low2, span.high, down))
-    high = np.minimum(high, _apart(span.high2, span.low, up))
-    slow, shigh, rest = slope * span.d_low, slope * span.d_high, 1 - slope
-    low = np.where(both, span.d_low, np.where(neither, slow, np.where(slope == 0, low, slow + rest * low)))
-    high = np.where(both, span.d_high, np.where(neither, shigh, np.where(slope == 0, high, shigh + rest * high)))
+    low = np.maximum(low, _relu_difference(span.low2, span.high, down))
+    high = np.minimum(high, _relu_difference(span.high2, span.low, up))
+    leak_low, leak_high, rest = slope * span.d_low, slope * span.d_high, 1 - slope
+    low = np.where(active, span.d_low, np.where(inactive, leak_low, np.where(slope == 0, low, leak_low + rest * low)))
+    high = np.where(active, span.d_high, np.where(inactive, leak_high, np.where(slope == 0, high, leak_high + rest * high)))
     return np.maximum(low, y2[0] - y[1]), np.minimum(high, y2[1] - y[0])
 
 
 def _step(a: Array, d: Array, towards: float) -> Array:
     """Return max(a + d, 0) - max(a, 0), rounded outwards; exactly 0 where d is."""
-    return np.where(d == 0, 0.0, _apart(np.nextafter(a + d, towards), a, towards))
+    return np.where(d == 0, 0.0, _relu_difference(np.nextafter(a + d, towards), a, towards))
 
 
-def _apart(one: Array, two: Array, towards: float) -> Array:
-    """Return max(one, 0) - max(two, 0), rounded outwards; exactly 0 where both maxima are."""
-    one, two = np.maximum(one, 0.0), np.maximum(two, 0.0)
-    return np.where((one == 0) & (two == 0), 0.0, np.nextafter(one - two, towards))
+def _relu_difference(a: Array, b: Array, towards: float) -> Array:
+    """Return max(a, 0) - max(b, 0), rounded outwards; exactly 0 where both maxima are."""
+    a, b = np.maximum(a, 0.0), np.maximum(b, 0.0)
+    return np.where((a == 0) & (b == 0), 0.0, np.nextafter(a - b, towards))

@@ -40,26 +40,26 @@ class ComparedBounds(TreeBounds):
         self.odds = network.decision.odds
 
     def least(
-        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
-        even: Array | None = None,
+        self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
+        needed: Array | None = None,
     ) -> Array:
         """Return lower bounds (N,) of  p g(x) + q g(x')  for p, q (N, 1) of which one is 0 and the other 1 or -1, or that are 1 and
         -1; -inf for others, or where there are several margins."""
         pairs = self._differences
         weights = [np.concatenate([side * pair for pair in pairs]) for side in (p, q)]
-        found = super().least(first, second, apart, np.tile(box, len(pairs)), *weights).reshape(len(pairs), len(box))
-        return self._margins(found, p[:, 0], q[:, 0])
+        bounds = super().least(first, second, differs, np.tile(box, len(pairs)), *weights).reshape(len(pairs), len(box))
+        return self._margins(bounds, p[:, 0], q[:, 0])
 
-    def gaps(self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, gap: GapGoal) -> Booleans:
+    def gaps(self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, gap: GapGoal) -> Booleans:
         """Return (B,) True for boxes of x and x' on which no gap between probabilities is larger than the goal's."""
         count = len(first[0])
         rows = np.repeat([(-1.0, 0.0), (0.0, 1.0), (-1.0, 1.0)], count, axis=0)
         p, q = np.hsplit(rows[:, ::-1] if gap.rise else rows, 2)
-        ends = self.least(first, second, apart, np.tile(np.arange(count), 3), p, q).reshape(3, count)
+        ends = self.least(first, second, differs, np.tile(np.arange(count), 3), p, q).reshape(3, count)
         with precision(BITS):
-            found = [ _at_most(high, low, apart_by, gap.epsilon)
-                     for high, low, apart_by in (ends.T * (-1, 1, -1)).tolist()]
-        return np.array(found, dtype=bool)
+            holds = [ _at_most(high, low, difference, gap.epsilon)
+                     for high, low, difference in (ends.T * (-1, 1, -1)).tolist()]
+        return np.array(holds, dtype=bool)
 
     @property
     def _differences(self) -> list[Array]:
@@ -70,75 +70,75 @@ class ComparedBounds(TreeBounds):
     def _margins(self, least: Array, p: Array, q: Array) -> Array:
         """Return the bounds (N,) of the margin that follow from bounds (pairs, N) of  p d_ab(x) + q d_ab(x')."""
         sides = int(self.inside[0].sum()), int((~self.inside[0]).sum())
-        found, one = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
-        known = (one | ((p + q == 0) & (np.abs(p) == 1))) & (len(self.inside) == 1)
-        found[known & ~one] = least[:, known & ~one].min(axis=0)
+        bounds, single = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
+        valid = (single | ((p + q == 0) & (np.abs(p) == 1))) & (len(self.inside) == 1)
+        bounds[valid & ~single] = least[:, valid & ~single].min(axis=0)
         for sign in (1, -1):
-            mine = known & one & (p + q == sign)
-            part = least[:, mine].reshape(*sides, -1)
+            selected = valid & single & (p + q == sign)
+            part = least[:, selected].reshape(*sides, -1)
             part = part if sign == 1 else part.transpose(1, 0, 2)
             if self.odds:   # where no row is, all are infinite
                 value = -_log_sum(-_log_sum(part))
                 value = np.where(np.isinf(part).all(axis=(0, 1)), np.inf, value - LOG_SUMS * (1 + np.abs(value)))
             else:
                 value = part.max(axis=0).min(axis=0)
-            found[mine] = value
-        return found
+            bounds[selected] = value
+        return bounds
 
     def decided(
-        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
+        self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
         strict: Booleans, target: Array,
     ) -> Booleans:
         """Return (B,) True for boxes on which some row of theirs, p, q (N, groups) of one group, reaches its target (N,)."""
         m = self.ensemble.outputs
         unit, count = np.eye(m), len(first[0])
-        needed, met = np.ones((2, count, m), dtype=bool), np.zeros((count, m, m), dtype=bool)
+        needed, proved = np.ones((2, count, m), dtype=bool), np.zeros((count, m, m), dtype=bool)
         signs = np.zeros((2, 2, count), dtype=bool)     # which copies have rows with negative, and with positive weights
-        every, which = np.unique(np.hstack([p, q]), axis=0, return_inverse=True)
-        asked: list[tuple[Integers, Array, Array, Booleans]] = []
-        for number, row in enumerate(every):
-            mine = np.flatnonzero(which.reshape(-1) == number)
+        unique_rows, group = np.unique(np.hstack([p, q]), axis=0, return_inverse=True)
+        cases: list[tuple[Integers, Array, Array, Booleans]] = []
+        for number, row in enumerate(unique_rows):
+            rows = np.flatnonzero(group.reshape(-1) == number)
             k = int(np.flatnonzero(row)[0]) % len(self.inside)
-            one, two = (float(side[k]) for side in np.split(row, 2))
-            sides = [self.inside[k] if weight < 0 else ~self.inside[k] for weight in (one, two)]
-            for copy, (weight, side) in enumerate(zip((one, two), sides, strict=True)):
+            w, w2 = (float(side[k]) for side in np.split(row, 2))
+            sides = [self.inside[k] if weight < 0 else ~self.inside[k] for weight in (w, w2)]
+            for copy, (weight, side) in enumerate(zip((w, w2), sides, strict=True)):
                 if weight:
-                    needed[copy][box[mine]] &= side
-                    signs[copy, int(weight > 0), box[mine]] = True
-            for b, b2 in np.argwhere(np.outer(sides[0] if one else unit[0], sides[1] if two else unit[0])).tolist():
-                if one and two:
-                    choices = [(abs(one) * (unit[b2] - unit[b]), abs(two) * (unit[b] - unit[b2]))] if one * two < 0 else []
+                    needed[copy][box[rows]] &= side
+                    signs[copy, int(weight > 0), box[rows]] = True
+            for b, b2 in np.argwhere(np.outer(sides[0] if w else unit[0], sides[1] if w2 else unit[0])).tolist():
+                if w and w2:
+                    choices = [(abs(w) * (unit[b2] - unit[b]), abs(w2) * (unit[b] - unit[b2]))] if w * w2 < 0 else []
                 else:
-                    above = np.flatnonzero(~sides[0 if one else 1]).tolist()
-                    choices = [(abs(one) * (unit[a] - unit[b]), abs(two) * (unit[a] - unit[b2])) for a in above]
-                pairs = np.outer(unit[b] if one else np.ones(m), unit[b2] if two else np.ones(m)) > 0
-                asked += [(mine, at, at2, pairs) for at, at2 in choices]
-        if asked:
-            item = np.concatenate([mine for mine, _, _, _ in asked])
-            weights = [np.concatenate([np.tile(one[side], (len(one[0]), 1)) for one in asked]) for side in (1, 2)]
-            least = super().least(first, second, apart, box[item], *weights)
-            enough = np.where(strict[item], least > 0, least >= 0) & (least >= target[item])
-            ends = np.cumsum([len(one[0]) for one in asked])[:-1]
-            for (mine, _, _, pairs), good in zip(asked, np.split(enough, ends), strict=True):
-                met[box[mine[good]]] |= pairs
-        met |= ~(needed[0][:, :, None] & needed[1][:, None, :])
-        return np.asarray(met.all(axis=(1, 2)) & ~signs.all(axis=1).any(axis=0))
+                    above = np.flatnonzero(~sides[0 if w else 1]).tolist()
+                    choices = [(abs(w) * (unit[a] - unit[b]), abs(w2) * (unit[a] - unit[b2])) for a in above]
+                pairs = np.outer(unit[b] if w else np.ones(m), unit[b2] if w2 else np.ones(m)) > 0
+                cases += [(rows, u, u2, pairs) for u, u2 in choices]
+        if cases:
+            item = np.concatenate([rows for rows, _, _, _ in cases])
+            weights = [np.concatenate([np.tile(case[side], (len(case[0]), 1)) for case in cases]) for side in (1, 2)]
+            bounds = super().least(first, second, differs, box[item], *weights)
+            sufficient = np.where(strict[item], bounds > 0, bounds >= 0) & (bounds >= target[item])
+            ends = np.cumsum([len(case[0]) for case in cases])[:-1]
+            for (rows, _, _, pairs), reached in zip(cases, np.split(sufficient, ends), strict=True):
+                proved[box[rows[reached]]] |= pairs
+        proved |= ~(needed[0][:, :, None] & needed[1][:, None, :])
+        return np.asarray(proved.all(axis=(1, 2)) & ~signs.all(axis=1).any(axis=0))
 
 
 def _log_sum(values: Array) -> Array:
     """Return the logarithms (...) of sums of exponentials of values (n, ...)."""
-    most = values.max(axis=0)
-    return np.asarray(most + np.log(np.exp(values - most).sum(axis=0)))
+    largest = values.max(axis=0)
+    return np.asarray(largest + np.log(np.exp(values - largest).sum(axis=0)))
 
 
-def _at_most(high: float, low: float, apart: float, epsilon: float) -> bool:
+def _at_most(high: float, low: float, difference: float, epsilon: float) -> bool:
     """Return True if  sigma(u) - sigma(v) <= epsilon  for all u <= high, v >= low with u - v <= apart, or if there are none.
 
     For u - v = d the difference is largest in the middle, at u = d / 2, and grows with d: the ends, or the nearest points, suffice.
     """
-    if not np.isfinite([high, low, apart]).all():
+    if not np.isfinite([high, low, difference]).all():
         return high == -np.inf and low == np.inf
-    u, v, d = Fraction(high), Fraction(low), Fraction(apart)
+    u, v, d = Fraction(high), Fraction(low), Fraction(difference)
     if u <= v or d <= 0:
         return True
     if u - v > d:

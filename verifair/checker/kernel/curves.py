@@ -50,7 +50,7 @@ a search could not tell in advance which bound the checker will compute."""
 @lru_cache(maxsize=1)
 def _table() -> Array:
     """Return (DEGREE + 1, FAR * STEPS + 1) Taylor coefficients of T at j / STEPS, rounded to nearest."""
-    before, ctx.prec = ctx.prec, 128
+    saved, ctx.prec = ctx.prec, 128
     try:
         columns = []
         for j in range(int(FAR) * STEPS + 1):
@@ -58,9 +58,9 @@ def _table() -> Array:
             for k in range(DEGREE):
                 square = sum((series[i] * series[k - i] for i in range(k + 1)), arb(0))
                 series.append(((1 if k == 0 else 0) - square) / (k + 1))
-            columns.append([float(one.mid()) for one in series])
+            columns.append([float(term.mid()) for term in series])
     finally:
-        ctx.prec = before
+        ctx.prec = saved
     return np.array(columns).T
 
 
@@ -88,11 +88,11 @@ def above(t: Array) -> Array:
 
 def slopes(low: Array, high: Array) -> tuple[Array, Array]:
     """Return (at most, at least) all T'(t) = 1 - T(t)^2 of t in [low, high]."""
-    most = np.maximum(-below(low), above(high))  # of |T|
-    least = np.where((low <= 0) & (high >= 0), 0.0, np.maximum(np.where(low > 0, below(low), -above(high)), 0.0))
-    steepest = np.clip(1 - least * least + 4 * UNIT, 0.0, 1.0)
+    largest = np.maximum(-below(low), above(high))  # of |T|
+    smallest = np.where((low <= 0) & (high >= 0), 0.0, np.maximum(np.where(low > 0, below(low), -above(high)), 0.0))
+    steepest = np.clip(1 - smallest * smallest + 4 * UNIT, 0.0, 1.0)
     steepest = np.where((low >= FAR) | (high <= -FAR), 2.0**-55, steepest)  # T' < 4 exp(-2 |t|)
-    return np.clip(1 - most * most - 4 * UNIT, 0.0, 1.0), steepest
+    return np.clip(1 - largest * largest - 4 * UNIT, 0.0, 1.0), steepest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,14 +107,14 @@ class Smooth:
 
     @classmethod
     def of(cls, layer: SmoothLayer) -> list[Smooth]:
-        found, index = [], np.flatnonzero(layer.smooth & ~layer.shaped)
+        parts, index = [], np.flatnonzero(layer.smooth & ~layer.shaped)
         if len(index):
             sigmoid = layer.sigmoid[index]
             half = np.where(sigmoid, 0.5, 1.0)
-            found.append(cls(index=index, scale=half, half=half, c=np.where(sigmoid, 0.5, 0.0)))
-        for kind, at in layer.groups():
-            found.append(cls(index=at, scale=np.ones(len(at)), half=np.ones(len(at)), c=np.zeros(len(at)), kind=kind))
-        return found
+            parts.append(cls(index=index, scale=half, half=half, c=np.where(sigmoid, 0.5, 0.0)))
+        for kind, units in layer.groups():
+            parts.append(cls(index=units, scale=np.ones(len(units)), half=np.ones(len(units)), c=np.zeros(len(units)), kind=kind))
+        return parts
 
     def outputs(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return ends of y (B, s) for a in [low, high] (B, m); the sum with c is rounded."""
@@ -142,25 +142,25 @@ class Smooth:
     def difference(self, ends: Sequence[Array]) -> tuple[Array, Array]:
         """Return ends of y' - y (B, s) for low, high, low2, high2, d_low, d_high (B, m) of a, a' and a' - a."""
         low, high, low2, high2, d_low, d_high = (self.scale * end[:, self.index] for end in ends)
-        least, most = self.steepness((low, high, low2, high2))
-        products = [slope * d for slope in (least, most) for d in (d_low, d_high)]
+        flattest, steepest = self.steepness((low, high, low2, high2))
+        products = [slope * d for slope in (flattest, steepest) for d in (d_low, d_high)]
         at_least, at_most = np.min(products, axis=0), np.max(products, axis=0)
         if self.kind is None:
-            at_least = np.maximum(at_least, _apart(low, high, d_low, -1))
-            at_most = np.minimum(at_most, _apart(low, high, d_high, 1))
-        same = (d_low == 0) & (d_high == 0)
-        down, up = at_least - 8 * UNIT * np.abs(at_least) - 1e-300, at_most + 8 * UNIT * np.abs(at_most) + 1e-300
-        return self.half * np.where(same, 0.0, down), self.half * np.where(same, 0.0, up)
+            at_least = np.maximum(at_least, _curve_difference(low, high, d_low, -1))
+            at_most = np.minimum(at_most, _curve_difference(low, high, d_high, 1))
+        equal = (d_low == 0) & (d_high == 0)
+        lower, upper = at_least - 8 * UNIT * np.abs(at_least) - 1e-300, at_most + 8 * UNIT * np.abs(at_most) + 1e-300
+        return self.half * np.where(equal, 0.0, lower), self.half * np.where(equal, 0.0, upper)
 
 
-def _apart(low: Array, high: Array, d: Array, sign: int) -> Array:
+def _curve_difference(low: Array, high: Array, d: Array, sign: int) -> Array:
     """Return the least (sign -1) or largest (sign 1) T(t + d) - T(t) for t in [low, high], rounded outwards."""
     slack = 4 * UNIT * (np.abs(low) + np.abs(high) + np.abs(d))
     ends = [tanh(end + d) - tanh(end) for end in (low, high)]
     inside = (low - slack <= -d / 2) & (-d / 2 <= high + slack)
     values = np.stack([*ends, np.where(inside, 2 * tanh(d / 2), ends[0])])
-    found = values.min(axis=0) if sign < 0 else values.max(axis=0)
-    return np.asarray(found + sign * (3 * ERROR + slack))
+    extreme = values.min(axis=0) if sign < 0 else values.max(axis=0)
+    return np.asarray(extreme + sign * (3 * ERROR + slack))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,11 +183,11 @@ def line_over(low: Array, high: Array) -> tuple[Array, Array]:
     touch, end = _touching(low, high), np.clip(high, 0.0, FAR)
     is_chord = (high <= 0) | ((low < 0) & (touch >= end))
     slope = np.clip(np.where(is_chord, _ratio(tanh(high) - tanh(low), high - low), 1 - tanh(touch) ** 2), 0.0, 1.0)
-    least, most = slopes(touch, touch)
+    slope_low, slope_high = slopes(touch, touch)
     offset = np.where(low < 0, above(low) - slope * low, -np.inf)
     offset = np.maximum(offset, np.where(high <= 0, above(high) - slope * high, -np.inf))
     for t in (np.clip(low, 0.0, FAR), end):
-        tangent = above(touch) + np.where(t > touch, most, least) * (t - touch)
+        tangent = above(touch) + np.where(t > touch, slope_high, slope_low) * (t - touch)
         offset = np.maximum(offset, np.where(high > 0, tangent - slope * t, -np.inf))
     offset = np.maximum(offset, np.where(high > FAR, 1 - FAR * slope, -np.inf))
     return slope, offset + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high))
@@ -198,8 +198,8 @@ def _touching(low: Array, high: Array) -> Array:
     end = np.clip(high, 0.0, FAR)
     touch = np.minimum(end, -low / 2)
     for _ in range(TOUCHES):  # where it touches, the chord from low is steepest, and T' is its slope
-        steep = _ratio(np.tanh(touch) - np.tanh(low), touch - low)
-        touch = np.minimum(end, np.arctanh(np.sqrt(np.clip(1 - steep, 0.0, 1 - 2 * UNIT))))
+        slope = _ratio(np.tanh(touch) - np.tanh(low), touch - low)
+        touch = np.minimum(end, np.arctanh(np.sqrt(np.clip(1 - slope, 0.0, 1 - 2 * UNIT))))
     return np.where((low < 0) & (high > 0), touch, np.clip((low + high) / 2, 0.0, FAR))
 
 
@@ -207,20 +207,20 @@ def _ratio(rise: Array, run: Array) -> Array:
     return np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)
 
 
-def slope_band(least: Array, most: Array, low: Array, high: Array) -> Band:
-    """Return lines around all values between least D and most D, for D in [low, high]."""
-    slope, offset = _chord(least, most, -high, -low)
-    return Band(under=(slope, -offset), over=_chord(least, most, low, high))
+def slope_band(flattest: Array, steepest: Array, low: Array, high: Array) -> Band:
+    """Return lines around all values between flattest D and steepest D, for D in [low, high]."""
+    slope, offset = _chord(flattest, steepest, -high, -low)
+    return Band(under=(slope, -offset), over=_chord(flattest, steepest, low, high))
 
 
-def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return a line over  max(least D, most D)  on [low, high]: that function is convex, its ends suffice."""
-    at_low, at_high = np.where(low >= 0, most, least) * low, np.where(high >= 0, most, least) * high
-    slope = np.where(low >= 0, most, least)
-    across = (low < 0) & (high > 0)
-    slope = np.where(across, np.clip(_ratio(at_high - at_low, high - low), least, most), slope)
-    steep = np.maximum(1.0, np.maximum(np.abs(least), np.abs(most)))
-    offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * steep * (np.abs(low) + np.abs(high))
+def _chord(flattest: Array, steepest: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return a line over  max(flattest D, steepest D)  on [low, high]: that function is convex, its ends suffice."""
+    at_low, at_high = np.where(low >= 0, steepest, flattest) * low, np.where(high >= 0, steepest, flattest) * high
+    slope = np.where(low >= 0, steepest, flattest)
+    crosses = (low < 0) & (high > 0)
+    slope = np.where(crosses, np.clip(_ratio(at_high - at_low, high - low), flattest, steepest), slope)
+    size = np.maximum(1.0, np.maximum(np.abs(flattest), np.abs(steepest)))
+    offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * size * (np.abs(low) + np.abs(high))
     return slope, np.where((low >= 0) | (high <= 0), 0.0, offset)  # keeps NaN where an end is NaN
 
 
@@ -235,21 +235,21 @@ class CurvePlanes:
     def of(cls, smooth: Smooth, ends: Sequence[Array]) -> CurvePlanes:
         """Return the planes. ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
         low, high, low2, high2, d_low, d_high = ends
-        apart = slope_band(*smooth.steepness(ends), d_low, d_high)
-        bands = smooth.band(low, high), smooth.band(low2, high2), apart
+        difference = slope_band(*smooth.steepness(ends), d_low, d_high)
+        bands = smooth.band(low, high), smooth.band(low2, high2), difference
         return cls(bands=bands, centre=((low + high) / 2, (low2 + high2) / 2))
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """Return alpha, beta, offset (N, s) with  p T + q T' >= alpha t + beta t' + offset."""
-        one, two, apart = (band.take(box) for band in self.bands)
-        return best_plane(p, q, (one, two, apart), (self.centre[0][box], self.centre[1][box]))
+        first, second, difference = (band.take(box) for band in self.bands)
+        return best_plane(p, q, (first, second, difference), (self.centre[0][box], self.centre[1][box]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CurvePairs:
     """Both copies as one function of t, for the first layer, where t' = t + shift: its values at the ends of the cells.
 
-    alone, shared, lost: how far T, the difference of two, and anything may lie below the chords of a cell; steepest: of T'.
+    single, shared, rounding: how far T, the difference of two, and anything may lie below the chords of a cell; steepest: of T'.
     """
 
     bands: tuple[Band, Band]
@@ -257,9 +257,9 @@ class CurvePairs:
     first: list[Array]
     second: list[Array]
     shift: Array
-    alone: Array
+    single: Array
     shared: Array
-    lost: Array
+    rounding: Array
     steepest: float
 
     @classmethod
@@ -267,36 +267,36 @@ class CurvePairs:
         low, high, low2, high2, _, _ = ends
         lowest, highest = np.minimum(low, low2), np.maximum(high, high2)
         points = [low, *(np.clip(low + j * ((high - low) / CELLS), low, high) for j in range(1, CELLS)), high]
-        size, room = np.abs(low) + np.abs(high) + np.abs(shift), 1 + 2.0**-30
-        width, moved = (high - low) / CELLS * room + 4 * UNIT * size, np.abs(shift)
+        size, slack = np.abs(low) + np.abs(high) + np.abs(shift), 1 + 2.0**-30
+        width, distance = (high - low) / CELLS * slack + 4 * UNIT * size, np.abs(shift)
         if smooth.kind is None:
             steepest = 1.01 * slopes(lowest, highest)[1]
             second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
-            alone, shared = (width * width / 8 * one for one in (second, np.minimum(moved * third, 2 * second)))
-            first, other, lost = [tanh(t) for t in points], [tanh(t + shift) for t in points], 2 * ERROR + 16 * UNIT * size
+            single, shared = (width * width / 8 * bound for bound in (second, np.minimum(distance * third, 2 * second)))
+            first, shifted, rounding = [tanh(t) for t in points], [tanh(t + shift) for t in points], 2 * ERROR + 16 * UNIT * size
         else:
-            alone, shared = shapes.missed(smooth.kind, lowest, highest, width, moved * room)
-            first, other = ([shapes.curve(smooth.kind, t + s)[0] for t in points] for s in (0.0, shift))
-            lost = shapes.ERROR * (2 + 4 * size)
+            single, shared = shapes.missed(smooth.kind, lowest, highest, width, distance * slack)
+            first, shifted = ([shapes.curve(smooth.kind, t + s)[0] for t in points] for s in (0.0, shift))
+            rounding = shapes.ERROR * (2 + 4 * size)
         return cls(
-            bands=(smooth.band(low, high), smooth.band(low2, high2)), points=points, first=first, second=other, shift=shift,
-            alone=alone * room, shared=shared * room, lost=lost, steepest=1.0 if smooth.kind is None else 2.0,
+            bands=(smooth.band(low, high), smooth.band(low2, high2)), points=points, first=first, second=shifted, shift=shift,
+            single=single * slack, shared=shared * slack, rounding=rounding, steepest=1.0 if smooth.kind is None else 2.0,
         )
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """Return alpha, beta, offset (N, s) under p T(t) + q T(t + shift): by the cells, or each copy's own line where they are
         higher at the middle."""
         points, shift = [t[box] for t in self.points], self.shift[box]
-        values = [p * one[box] + q * two[box] for one, two in zip(self.first, self.second, strict=True)]
+        values = [p * first[box] + q * second[box] for first, second in zip(self.first, self.second, strict=True)]
         limit, opposed = np.abs(p) + np.abs(q), p * q < 0
-        shared, alone = np.where(opposed, np.minimum(np.abs(p), np.abs(q)), 0.0), np.where(opposed, np.abs(p + q), limit)
-        lost = shared * self.shared[box] + alone * self.alone[box] + limit * self.lost[box]
+        shared, single = np.where(opposed, np.minimum(np.abs(p), np.abs(q)), 0.0), np.where(opposed, np.abs(p + q), limit)
+        rounding = shared * self.shared[box] + single * self.single[box] + limit * self.rounding[box]
         slope = np.clip(_hull_slope(values, points, TIE * limit), -self.steepest * limit, self.steepest * limit)
-        under = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - lost
-        (alpha, c), (beta, d) = (band.take(box).times(one) for band, one in zip(self.bands, (p, q), strict=True))
+        constant = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - rounding
+        (alpha, c), (beta, d) = (band.take(box).times(weight) for band, weight in zip(self.bands, (p, q), strict=True))
         middle = (points[0] + points[-1]) / 2
-        cells = slope * middle + under >= alpha * middle + beta * (middle + shift) + c + d - TIE * limit
-        return np.where(cells, slope, alpha), np.where(cells, 0.0, beta), np.where(cells, under, c + d)
+        cells = slope * middle + constant >= alpha * middle + beta * (middle + shift) + c + d - TIE * limit
+        return np.where(cells, slope, alpha), np.where(cells, 0.0, beta), np.where(cells, constant, c + d)
 
 
 def first_layer(smooth: Smooth, ends: Sequence[Array], shift: Array) -> CurvePairs | squares.SquarePairs:
@@ -308,10 +308,10 @@ def _hull_slope(values: list[Array], points: list[Array], tie: Array) -> Array:
     """Return the slope of the lower hull over the middle of five evenly spaced values. Soundness does not depend on it."""
     slope, lowest = _ratio(values[3] - values[1], points[3] - points[1]), values[2]
     for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
-        there = values[i] + (values[j] - values[i]) / (j - i) * (2 - i)
-        better = there < lowest - tie
+        height = values[i] + (values[j] - values[i]) / (j - i) * (2 - i)
+        better = height < lowest - tie
         slope = np.where(better, _ratio(values[j] - values[i], points[j] - points[i]), slope)
-        lowest = np.where(better, there, lowest)
+        lowest = np.where(better, height, lowest)
     return slope
 
 
@@ -320,20 +320,20 @@ def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Arra
 
     ends: low, high, low2, high2, d_low, d_high of a, a' and a' - a.
     """
-    one, two, apart = (lone(which, ends) for which in range(3))
+    first, second, difference = (quantity_band(quantity, ends) for quantity in range(3))
     middle, middle2 = (ends[0] + ends[1]) / 2, (ends[2] + ends[3]) / 2
-    return best_plane(p, q, (one, two, apart), (middle, middle2))
+    return best_plane(p, q, (first, second, difference), (middle, middle2))
 
 
-def lone(which: int, ends: Sequence[Array]) -> Band:
-    """Return lines around r in a, r' in a' or r' - r in D (`which`: 0, 1, 2)."""
+def quantity_band(quantity: int, ends: Sequence[Array]) -> Band:
+    """Return lines around r in a, r' in a' or r' - r in D (`quantity`: 0, 1, 2)."""
     low, high, low2, high2, d_low, d_high = ends
-    if which < 2:
-        return _relu_band(*((low, high) if which == 0 else (low2, high2)))
-    same = (low >= 0) & (low2 >= 0), (high <= 0) & (high2 <= 0)  # r' - r = D, = 0
-    sunk = _ceiling(-d_high, -d_low)  # min(D, 0) <= r' - r <= max(D, 0), and min(D, 0) = -max(-D, 0)
-    under, over = ((np.select(same, (1.0, 0.0), m), np.where(same[0] | same[1], 0.0, c)) for m, c in (
-        (sunk[0], -sunk[1]), _ceiling(d_low, d_high)
+    if quantity < 2:
+        return _relu_band(*((low, high) if quantity == 0 else (low2, high2)))
+    fixed = (low >= 0) & (low2 >= 0), (high <= 0) & (high2 <= 0)  # r' - r = D, = 0
+    negated = _ceiling(-d_high, -d_low)  # min(D, 0) <= r' - r <= max(D, 0), and min(D, 0) = -max(-D, 0)
+    under, over = ((np.select(fixed, (1.0, 0.0), m), np.where(fixed[0] | fixed[1], 0.0, c)) for m, c in (
+        (negated[0], -negated[1]), _ceiling(d_low, d_high)
     ))
     return Band(under=under, over=over)
 
@@ -343,10 +343,10 @@ def best_plane(
 ) -> tuple[Array, Array, Array]:
     """Return alpha, beta, offset of a plane under p y + q y', by bands around y, y' and y' - y: the best of three at the centre,
     and the first of them for one copy alone."""
-    one, two, apart = bands
-    (m1, c1), (m2, c2) = one.times(p), two.times(q)
-    (m3, c3), (d3, e3) = one.times(p + q), apart.times(q)  # p y + q y' = (p + q) y + q (y' - y)
-    (m4, c4), (d4, e4) = two.times(p + q), apart.times(-p)  # = (p + q) y' - p (y' - y)
+    first, second, difference = bands
+    (m1, c1), (m2, c2) = first.times(p), second.times(q)
+    (m3, c3), (d3, e3) = first.times(p + q), difference.times(q)  # p y + q y' = (p + q) y + q (y' - y)
+    (m4, c4), (d4, e4) = second.times(p + q), difference.times(-p)  # = (p + q) y' - p (y' - y)
     alpha, beta = np.stack([m1, m3 - d3, -d4]), np.stack([m2, d3, m4 + d4])
     offset = np.stack([c1 + c2, c3 + e3, c4 + e4])
     terms = np.stack([alpha * centre[0], beta * centre[1], offset])
@@ -364,16 +364,16 @@ def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Ar
     """
     points = np.stack([low, np.clip(0.0, low, high), np.clip(-shift, low, high), high])
     values = p * np.maximum(points, 0) + q * np.maximum(points + shift, 0)
-    middle, near, limit = (low + high) / 2, TIE * (high - low), np.abs(p) + np.abs(q)
+    middle, tolerance, limit = (low + high) / 2, TIE * (high - low), np.abs(p) + np.abs(q)
     slope, lowest = np.zeros_like(p), np.full_like(p, np.inf)
     for left, right in ((0, 3), (0, 1), (0, 2), (1, 2), (2, 1), (1, 3), (2, 3)):
         run = points[right] - points[left]
-        around = (points[left] <= middle + near) & (middle - near <= points[right]) & (run > 0)
-        rise = np.divide(values[right] - values[left], run, out=np.zeros_like(p), where=around)
+        brackets = (points[left] <= middle + tolerance) & (middle - tolerance <= points[right]) & (run > 0)
+        rise = np.divide(values[right] - values[left], run, out=np.zeros_like(p), where=brackets)
         rise = np.clip(rise, -limit, limit)
-        there = values[left] + rise * (middle - points[left])
-        better = around & (there < lowest - near * limit)
-        slope, lowest = np.where(better, rise, slope), np.where(better, there, lowest)
+        height = values[left] + rise * (middle - points[left])
+        better = brackets & (height < lowest - tolerance * limit)
+        slope, lowest = np.where(better, rise, slope), np.where(better, height, lowest)
     return slope, (values - slope * points).min(axis=0)
 
 

@@ -28,41 +28,41 @@ RAISED = 1 + 2.0**-30
 NOTHING_KNOWN = "it claims to be certified for float32, but nothing is known of how this network is evaluated in float32"
 
 
-def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure]) -> tuple[Array, Array]:
+def logit_errors(network: Network, low: Array, high: Array, enclosures: Sequence[Enclosure]) -> tuple[Array, Array]:
     """Return, over boxes (B, n_0) of network inputs, the largest errors (B, n_N) of the logits, inf where there is no bound, and
-    the logits' sizes (B, n_N). known: enclosures of the pre-activations of the hidden layers, if there are any."""
+    the logits' sizes (B, n_N). enclosures: enclosures of the pre-activations of the hidden layers, if there are any."""
     assert network.rounding is not None
-    error, sizes, safe = np.zeros_like(low), low, np.ones(len(low), dtype=bool)
+    error, sizes, in_range = np.zeros_like(low), low, np.ones(len(low), dtype=bool)
     last = len(network.layers) - 1
     for k, (layer, record) in enumerate(zip(network.layers, network.rounding, strict=True)):
         weight, n = np.abs(layer.weight), record.operations + 4
         gamma = n * UNIT / (1 - n * UNIT) if n * UNIT < 0.5 else np.inf
-        most = np.maximum(np.maximum(np.abs(low), np.abs(high)) + error, LEAST)
-        reach = record.reach * np.maximum(most.max(axis=1, initial=0.0), 1.0)
-        safe &= reach < LARGEST
-        sizes = most @ (weight if record.size is None else np.maximum(record.size, weight)).T + record.bias_size
-        computed = sizes if record.size is None else most @ record.size.T + record.bias_size
+        magnitude = np.maximum(np.maximum(np.abs(low), np.abs(high)) + error, LEAST)
+        reach = record.reach * np.maximum(magnitude.max(axis=1, initial=0.0), 1.0)
+        in_range &= reach < LARGEST
+        sizes = magnitude @ (weight if record.size is None else np.maximum(record.size, weight)).T + record.bias_size
+        computed = sizes if record.size is None else magnitude @ record.size.T + record.bias_size
         error = (gamma * computed + error @ weight.T) * RAISED
         if k == last:
             break
         outwards = (2 * layer.weight.shape[1] + 64) * 2.0**-53 * (sizes + np.abs(layer.bias))
-        up, down = np.maximum(layer.weight, 0.0), np.minimum(layer.weight, 0.0)
-        low, high = low @ up.T + high @ down.T + layer.bias - outwards, high @ up.T + low @ down.T + layer.bias + outwards
-        if known:
-            low, high = np.maximum(low, known[k][0]), np.minimum(high, known[k][1])
-        off = layer.slope == 0
-        error = np.where(off & (high < 0), np.clip(high + error * RAISED, 0.0, error), error)
+        pos, neg = np.maximum(layer.weight, 0.0), np.minimum(layer.weight, 0.0)
+        low, high = low @ pos.T + high @ neg.T + layer.bias - outwards, high @ pos.T + low @ neg.T + layer.bias + outwards
+        if enclosures:
+            low, high = np.maximum(low, enclosures[k][0]), np.minimum(high, enclosures[k][1])
+        relu = layer.slope == 0
+        error = np.where(relu & (high < 0), np.clip(high + error * RAISED, 0.0, error), error)
         low, high = np.where(low > 0, low, layer.slope * low), np.where(high > 0, high, layer.slope * high)
-        rounded = ~off & (layer.slope < 1)
+        rounded = ~relu & (layer.slope < 1)
         if rounded.any():
-            more = np.maximum(np.abs(low), np.abs(high)) + error + LEAST * (1 + reach[:, None])
-            error = np.where(rounded, error + 2 * UNIT * more, error)
-    return np.where(safe[:, None] & np.isfinite(error), error, np.inf), sizes
+            output_size = np.maximum(np.abs(low), np.abs(high)) + error + LEAST * (1 + reach[:, None])
+            error = np.where(rounded, error + 2 * UNIT * output_size, error)
+    return np.where(in_range[:, None] & np.isfinite(error), error, np.inf), sizes
 
 
-def margin_errors(network: Network, margin: Array, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> Array:
+def margin_errors(network: Network, margin: Array, low: Array, high: Array, enclosures: Sequence[Enclosure] = ()) -> Array:
     """Return (B,) the largest error of margin . logits, margin (B, n_N), over boxes (B, n_0); two logits are rounded once more."""
-    error, sizes = logit_errors(network, low, high, known)
+    error, sizes = logit_errors(network, low, high, enclosures)
     weight = np.abs(margin)
     used = weight > 0
     total = np.where(used, weight * error, 0.0).sum(axis=1)

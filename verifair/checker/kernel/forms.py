@@ -40,12 +40,12 @@ def copy_planes(network: Network, margin: Array, domain: Domain, low: Array, hig
     step = max(1, BLOCK // (widest * (low.shape[1] + sum(network.hidden))))
     with np.errstate(all="ignore"):
         parts = [_planes(network, margin, domain, low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)]
-    found = []
+    planes = []
     for side, sign in enumerate((1, -1)):
         slope, value = (sign * np.concatenate([part[side][k] for part in parts]) for k in (0, 1))
-        sure = np.isfinite(slope).all(axis=1) & np.isfinite(value)
-        found.append((np.where(sure[:, None], slope, 0.0), np.where(sure, value, -sign * np.inf)))
-    return tuple(found)
+        finite = np.isfinite(slope).all(axis=1) & np.isfinite(value)
+        planes.append((np.where(finite[:, None], slope, 0.0), np.where(finite, value, -sign * np.inf)))
+    return tuple(planes)
 
 
 def _planes(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> list[tuple[Array, Array]]:
@@ -54,42 +54,42 @@ def _planes(network: Network, margin: Array, domain: Domain, low: Array, high: A
     value, width = (low + high) / 2, (high - low) / 2
     slope = np.broadcast_to(np.eye(low.shape[1]), (len(low), low.shape[1], low.shape[1]))
     errors = np.zeros((len(low), low.shape[1], 0))
-    size, lost = np.abs(value) + width, np.zeros_like(value)
-    least, most = low, high
-    bent: list[Lines] = []
+    size, rounding = np.abs(value) + width, np.zeros_like(value)
+    lower, upper = low, high
+    lines: list[Lines] = []
     *hidden, last = network.layers
     for layer in hidden:
         weight = np.abs(layer.weight).T
-        middle, reach = (least + most) / 2 @ layer.weight.T + layer.bias, (most - least) / 2 @ weight
-        reach += eps * (np.maximum(np.abs(least), np.abs(most)) @ weight + np.abs(layer.bias)) + TINY
+        middle, reach = (lower + upper) / 2 @ layer.weight.T + layer.bias, (upper - lower) / 2 @ weight
+        reach += eps * (np.maximum(np.abs(lower), np.abs(upper)) @ weight + np.abs(layer.bias)) + TINY
         value, slope, errors = value @ layer.weight.T + layer.bias, layer.weight @ slope, layer.weight @ errors
-        size, lost = size @ weight + np.abs(layer.bias), lost @ weight
-        lost = lost + eps * size + TINY
-        (down, up), away = swing(domain, slope, low, high), np.abs(errors).sum(axis=2) + lost
+        size, rounding = size @ weight + np.abs(layer.bias), rounding @ weight
+        rounding = rounding + eps * size + TINY
+        (fall, rise), deviation = swing(domain, slope, low, high), np.abs(errors).sum(axis=2) + rounding
         reach = np.where(np.abs(middle) + reach <= LARGEST, reach, np.inf)
-        least, most = np.fmax(value + down - away, middle - reach), np.fmin(value + up + away, middle + reach)
-        bends = (least < 0) & (most > 0)
-        chord = np.where(bends, most / np.where(bends, most - least, 1.0), least >= 0)
-        half = np.where(bends, -least * chord / 2, 0.0) * (1 - layer.slope)
-        flat = layer.slope + (1 - layer.slope) * np.clip(4 * chord - 1.5, 0.0, 1.0)
+        lower, upper = np.fmax(value + fall - deviation, middle - reach), np.fmin(value + rise + deviation, middle + reach)
+        unstable = (lower < 0) & (upper > 0)
+        chord = np.where(unstable, upper / np.where(unstable, upper - lower, 1.0), lower >= 0)
+        half = np.where(unstable, -lower * chord / 2, 0.0) * (1 - layer.slope)
+        lower_slope = layer.slope + (1 - layer.slope) * np.clip(4 * chord - 1.5, 0.0, 1.0)
         chord = layer.slope + (1 - layer.slope) * chord
-        bent.append((layer, chord, half, flat, size))
+        lines.append((layer, chord, half, lower_slope, size))
         added = half[:, :, None] * np.eye(half.shape[1])
         value, slope, errors = chord * value + half, chord[:, :, None] * slope, chord[:, :, None] * errors
-        errors = np.concatenate([errors, added[:, :, bends.any(axis=0)]], axis=2)
-        size, lost = 2 * size, chord * lost + eps * 2 * size
-        least, most = (np.where(end < 0, layer.slope * end, end) for end in (least, most))
+        errors = np.concatenate([errors, added[:, :, unstable.any(axis=0)]], axis=2)
+        size, rounding = 2 * size, chord * rounding + eps * 2 * size
+        lower, upper = (np.where(end < 0, layer.slope * end, end) for end in (lower, upper))
     size = (size @ np.abs(last.weight).T + np.abs(last.bias)) @ np.abs(margin)
     weight, bias = margin @ last.weight, margin @ last.bias
-    return [_under(sign * weight, sign * bias, size, bent, (low + high) / 2, eps) for sign in (1, -1)]
+    return [_under(sign * weight, sign * bias, size, lines, (low + high) / 2, eps) for sign in (1, -1)]
 
 
-def _under(weight: Array, bias: Array, size: Array, bent: list[Lines], middle: Array, eps: float) -> tuple[Array, Array]:
+def _under(weight: Array, bias: Array, size: Array, lines: list[Lines], middle: Array, eps: float) -> tuple[Array, Array]:
     """Return slopes and values of planes under  weight . y + bias,  y the last hidden layer."""
     p, value = np.broadcast_to(weight, (len(middle), len(weight))), np.full(len(middle), bias)
-    for layer, chord, half, flat, given in reversed(bent):
-        size = size + (np.abs(p) * given).sum(axis=1)
+    for layer, chord, half, lower_slope, layer_size in reversed(lines):
+        size = size + (np.abs(p) * layer_size).sum(axis=1)
         value = value + 2 * (np.where(p < 0, p, 0.0) * half).sum(axis=1)
-        p = p * np.where(p < 0, chord, flat)
+        p = p * np.where(p < 0, chord, lower_slope)
         value, p = value + p @ layer.bias, p @ layer.weight
     return p, value + (p * middle).sum(axis=1) - eps * size - TINY

@@ -127,28 +127,28 @@ class Boxes(Batched):
     low2: Array
     high2: Array
 
-    def ends(self, of: Of) -> tuple[Array, Array, Array, Array]:
-        """Return the boxes of both copies; those of one copy, twice, where bounds are `of` it alone (see FRAMES)."""
-        one, two = (self.low, self.high), (self.low2, self.high2)
-        return *(two if of == Of.SECOND else one), *(one if of == Of.FIRST else two)
+    def ends(self, scope: Of) -> tuple[Array, Array, Array, Array]:
+        """Return the boxes of both copies; those of one copy, twice, where `scope` is one copy (see FRAMES)."""
+        first, second = (self.low, self.high), (self.low2, self.high2)
+        return *(second if scope == Of.SECOND else first), *(first if scope == Of.FIRST else second)
 
 
 def replay(network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> dict[int, str]:
     """Return the reason, by number, for each tree that does not prove the task of the same number."""
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         rule = LeafRule(network, domain, tasks, joined)
-        found = rule.misfits() | tasks.flaws(domain)
-        for leaves, frames in rule.leaves(found):
-            held = LEAVES_HELD if rule.trees is None else LEAVES_OF_TREES
-            for start in range(0, len(leaves), held):
-                part = leaves.take(slice(start, start + held))
+        reasons = rule.misfits() | tasks.flaws(domain)
+        for leaves, frames in rule.leaves(reasons):
+            limit = LEAVES_HELD if rule.trees is None else LEAVES_OF_TREES
+            for start in range(0, len(leaves), limit):
+                part = leaves.take(slice(start, start + limit))
                 for k, text in rule.unproved(part, frames):
                     signs = int(part.active[k].sum() + part.inactive[k].sum())
                     fixed = f" with {signs} signs fixed" if signs else ""
-                    found.setdefault(
+                    reasons.setdefault(
                         int(part.tree[k]), f"leaf {part.lower[k].tolist()} .. {part.upper[k].tolist()}{fixed}: {text}"
                     )
-    return dict(sorted(found.items()))
+    return dict(sorted(reasons.items()))
 
 
 class LeafRule:
@@ -159,34 +159,34 @@ class LeafRule:
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = tree_bounds(network, domain)
-        self.count = np.array([len(one.rows) for one in tasks.asked])
+        self.count = np.array([len(goal.rows) for goal in tasks.goals])
         node = np.repeat(np.arange(len(joined.feature)), np.diff(joined.start))
         tree = np.repeat(np.arange(len(joined.size)), joined.size)
-        above = joined.index - self.neurons - self.count[tasks.which[tree[node]]]
-        framed = np.isin(above, list(FRAMES))
+        code = joined.index - self.neurons - self.count[tasks.goal[tree[node]]]
+        framed = np.isin(code, list(FRAMES))
         # (K,) for each node: the distance in nodes back to its frame; if it is a frame, the distance back to the frame around it
         # (-1: none); and the quantities that its frame bounds.
         self.before, self.outer = np.full((2, len(tree)), -1.0)
         self.frame_of = np.zeros(len(tree), dtype=np.int64)
-        self.before[node[framed]], self.frame_of[node[framed]] = joined.value[framed], above[framed]
-        self.outer[node[above == Of.FRAME]] = joined.value[above == Of.FRAME]
-        at, framed = np.arange(len(tree)) - (np.cumsum(joined.size) - joined.size)[tree], framed | (above == Of.FRAME)
-        stray = ((self.before >= 0) & (joined.feature != -1)) | (self.outer == 0)
-        for named in (self.before, self.outer):
-            stray |= ~(named <= at) | (named != np.floor(named)) | (named < -1) | ((named >= 0) & (not network.piecewise_linear))
-        self.stray = tree[stray]
-        kept = np.bincount(node[~framed], minlength=len(tree))
+        self.before[node[framed]], self.frame_of[node[framed]] = joined.value[framed], code[framed]
+        self.outer[node[code == Of.FRAME]] = joined.value[code == Of.FRAME]
+        place, framed = np.arange(len(tree)) - (np.cumsum(joined.size) - joined.size)[tree], framed | (code == Of.FRAME)
+        invalid = ((self.before >= 0) & (joined.feature != -1)) | (self.outer == 0)
+        for step in (self.before, self.outer):
+            invalid |= ~(step <= place) | (step != np.floor(step)) | (step < -1) | ((step >= 0) & (not network.piecewise_linear))
+        self.invalid = tree[invalid]
+        counts = np.bincount(node[~framed], minlength=len(tree))
         self.joined = joined = replace(
-            joined, start=np.concatenate([[0], np.cumsum(kept)]), index=joined.index[~framed], value=joined.value[~framed]
+            joined, start=np.concatenate([[0], np.cumsum(counts)]), index=joined.index[~framed], value=joined.value[~framed]
         )
-        self.rows = np.zeros((len(tasks.asked), self.count.max(), 3))
+        self.rows = np.zeros((len(tasks.goals), self.count.max(), 3))
         self.strict = np.ones(self.rows.shape[:2], dtype=bool)
-        for k, one in enumerate(tasks.asked):
-            self.rows[k, : len(one.rows)], self.strict[k, : len(one.rows)] = one.rows, one.strict
+        for k, goal in enumerate(tasks.goals):
+            self.rows[k, : len(goal.rows)], self.strict[k, : len(goal.rows)] = goal.rows, goal.strict
         equal = (self.rows[:, :, :2].sum(axis=2) == 0) & self.rows[:, :, :2].any(axis=2)
-        enough = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
+        suffices = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
         # The value of the best row where both margins are the same number, which is its constant; -inf where none suffices.
-        self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
+        self.equal = np.where(suffices, self.rows[:, :, 2], -np.inf).max(axis=1)
         self.target = np.where(np.isnan(joined.margin), 0.0, joined.margin)
 
     @property
@@ -196,17 +196,17 @@ class LeafRule:
 
     def misfits(self) -> dict[int, str]:
         """Return the reason, by number, for each tree that makes a claim this rule cannot prove, or has an invalid multiplier."""
-        joined, rows, smooth = self.joined, self.count[self.tasks.which], not self.network.piecewise_linear
+        joined, rows, smooth = self.joined, self.count[self.tasks.goal], not self.network.piecewise_linear
         tree = np.repeat(np.arange(len(rows)), joined.size)
-        of, stated = np.repeat(tree, np.diff(joined.start)), ~np.isnan(joined.margin)
+        tree_of, stated = np.repeat(tree, np.diff(joined.start)), ~np.isnan(joined.margin)
         slopes = (joined.index >= 0) & (joined.index < self.neurons)
         wrong = (
-            (of[~np.isfinite(joined.value)], "a multiplier is not a finite number"),
-            (of[(joined.index < 0) | (joined.index > self.neurons + rows[of])],
+            (tree_of[~np.isfinite(joined.value)], "a multiplier is not a finite number"),
+            (tree_of[(joined.index < 0) | (joined.index > self.neurons + rows[tree_of])],
              f"a multiplier belongs to none of the {self.neurons} neurons and to no row of its goal"),
-            (of[~slopes & (joined.value < 0)], "a row has a negative weight"),
-            (self.stray, "a frame is not the node of a tree of piecewise-linear neurons that a leaf can have"),
-            (of[smooth & slopes], "it has slopes of neurons, and some of the network's are smooth"),
+            (tree_of[~slopes & (joined.value < 0)], "a row has a negative weight"),
+            (self.invalid, "a frame is not the node of a tree of piecewise-linear neurons that a leaf can have"),
+            (tree_of[smooth & slopes], "it has slopes of neurons, and some of the network's are smooth"),
             (tree[smooth & (joined.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
             (np.flatnonzero(joined.margin < 0), "its margin is below 0"),
             (np.flatnonzero(stated & (rows > 1)), "it claims a margin, and its goal has several rows"),
@@ -214,18 +214,18 @@ class LeafRule:
         )
         return {number: text for numbers, text in wrong for number in numbers.tolist()}
 
-    def leaves(self, found: dict[int, str]) -> Iterator[tuple[Leaves, Frames]]:
-        """Yield the leaves of all trees without a flaw, with their frames. Add to `found` the flaws of trees that are no trees."""
+    def leaves(self, reasons: dict[int, str]) -> Iterator[tuple[Leaves, Frames]]:
+        """Yield the leaves of trees without a flaw, with their frames. Add to `reasons` the flaws of trees that are no trees."""
         joined = self.joined
         signed = np.zeros(len(joined.size), dtype=bool)
         signed[np.repeat(np.arange(len(signed)), joined.size)[joined.feature < -1]] = True
-        for neurons, mine in ((0, ~signed), (self.neurons, signed)):
-            trees = np.array([number for number in np.flatnonzero(mine).tolist() if number not in found], dtype=np.int64)
+        for neurons, selected in ((0, ~signed), (self.neurons, signed)):
+            trees = np.array([number for number in np.flatnonzero(selected).tolist() if number not in reasons], dtype=np.int64)
             decoded = self._decoded(trees, neurons)
             if isinstance(decoded, str):
-                flaws = {one: self._decoded(np.array([one]), neurons) for one in trees.tolist()}
-                found |= {one: flaw for one, flaw in flaws.items() if isinstance(flaw, str)}
-                decoded = self._decoded(np.array([one for one in trees.tolist() if one not in found], dtype=np.int64), neurons)
+                flaws = {tree: self._decoded(np.array([tree]), neurons) for tree in trees.tolist()}
+                reasons |= {tree: flaw for tree, flaw in flaws.items() if isinstance(flaw, str)}
+                decoded = self._decoded(np.array([tree for tree in trees.tolist() if tree not in reasons], dtype=np.int64), neurons)
             if isinstance(decoded, str):
                 raise AssertionError(f"trees that are right by themselves are not together: {decoded}")
             yield decoded
@@ -237,45 +237,45 @@ class LeafRule:
         every_node = np.arange(len(nodes))
         distance = np.stack([self.before[nodes], self.outer[nodes]])
         frame, outer = np.where(distance >= 0, every_node - distance, -1).astype(np.int64)
-        own = frame == every_node
-        frame = np.where(own, outer, frame)
-        named = np.unique(np.concatenate([frame, outer]))
-        named = named[named >= 0]
-        found = leaf_regions(joined.feature[nodes], joined.cut[nodes], roots, self.domain, joined.size[trees], named)
-        if isinstance(found, str):
-            return found
-        every, regions = found
-        tree, leaf, holds = np.repeat(trees, joined.size[trees]), joined.feature[nodes[every]] == -1, np.searchsorted(every, named)
-        of, around, at = regions.take(leaf), regions.take(holds), every[leaf]
-        number = np.append(np.searchsorted(named, every_node), -1)  # of each named node; the last one, for "none", is -1
+        is_frame = frame == every_node
+        frame = np.where(is_frame, outer, frame)
+        frames = np.unique(np.concatenate([frame, outer]))
+        frames = frames[frames >= 0]
+        decoded = leaf_regions(joined.feature[nodes], joined.cut[nodes], roots, self.domain, joined.size[trees], frames)
+        if isinstance(decoded, str):
+            return decoded
+        kept, regions = decoded
+        tree, leaf, index = np.repeat(trees, joined.size[trees]), joined.feature[nodes[kept]] == -1, np.searchsorted(kept, frames)
+        boxes, frame_boxes, node = regions.take(leaf), regions.take(index), kept[leaf]
+        number = np.append(np.searchsorted(frames, every_node), -1)  # of each named node; the last one, for "none", is -1
         return Leaves(
-            tree=tree[at], node=nodes[at], lower=of.lower, upper=of.upper, frame=number[frame[at]], anew=own[at], active=of.active,
-            inactive=of.inactive,
-        ), Frames(tree=tree[named], lower=around.lower, upper=around.upper, frame=number[outer[named]])
+            tree=tree[node], node=nodes[node], lower=boxes.lower, upper=boxes.upper, frame=number[frame[node]], anew=is_frame[node],
+            active=boxes.active, inactive=boxes.inactive,
+        ), Frames(tree=tree[frames], lower=frame_boxes.lower, upper=frame_boxes.upper, frame=number[outer[frames]])
 
     def unproved(self, leaves: Leaves, frames: Frames) -> list[tuple[int, str]]:
         """Return the leaves that are not proved, as (number, reason)."""
-        domain, tree, lower = self.domain, leaves.tree, self._begun(leaves)
-        other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
-        outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
-        nobody = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*other) | outside.any(axis=1)
+        domain, tree, lower = self.domain, leaves.tree, self._lower_ends(leaves)
+        partner = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
+        outside = ~self.tasks.differs[tree] & ((partner[0] > domain.upper) | (partner[1] < domain.lower))
+        empty = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*partner) | outside.any(axis=1)
         boxes = self._boxes(tree, lower, leaves.upper)
         low, high, low2, high2 = vars(boxes).values()
-        fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
-        found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
+        finite = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
+        reasons = dict.fromkeys(np.flatnonzero(~finite & ~empty).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
-        left = np.flatnonzero(~point & fits & ~nobody)
+        left = np.flatnonzero(~point & finite & ~empty)
         rest = left[~self._bounded(leaves.take(left), boxes.take(left), frames)]
         if self.trees is not None:  # rows that take the same path through every tree have the same margins
             point[rest] = self.trees.one_way(low[rest], high[rest]) & self.trees.one_way(low2[rest], high2[rest])
-        at = np.flatnonzero(point & fits & ~nobody)
-        flaws = self._at_points(tree[at], lower[at]) if len(at) else {}
+        points = np.flatnonzero(point & finite & ~empty)
+        flaws = self._at_points(tree[points], lower[points]) if len(points) else {}
         # Where the goal fails at a point, several raw rows may be this one input, and perhaps none of them is legal.
-        for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in rest[~point[rest]].tolist())]:
+        for k, text in [*((int(points[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in rest[~point[rest]].tolist())]:
             flaw = self._at_corners(leaves.take(slice(k, k + 1)), text)
             if flaw is not None:
-                found[k] = flaw
-        return list(found.items())
+                reasons[k] = flaw
+        return list(reasons.items())
 
     def _boxes(self, tree: Integers, lower: Array, upper: Array) -> Boxes:
         low, high = self.domain.box(lower, upper)
@@ -290,11 +290,11 @@ class LeafRule:
         its real features hold two neighbouring float64 each, and it holds no other rows."""
         tree = int(leaf.tree[0])
         wide = np.flatnonzero(leaf.lower[0] < leaf.upper[0])
-        whole = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.asked[self.tasks.which[tree]].reals
-        if whole or len(wide) > MAX_WIDE:
+        divisible = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.goals[self.tasks.goal[tree]].reals
+        if divisible or len(wide) > MAX_WIDE:
             margin, float32 = self.joined.margin[tree], self.joined.float32[tree]
-            of = " of every float32 evaluation" * bool(float32) + ("" if np.isnan(margin) else f" with the margin {margin:g}")
-            return flaw or f"nothing that it names proves its goal{of}"
+            extent = " of every float32 evaluation" * bool(float32) + ("" if np.isnan(margin) else f" with the margin {margin:g}")
+            return flaw or f"nothing that it names proves its goal{extent}"
         corners = np.tile(leaf.lower, (1 << len(wide), 1))
         for bit, v in enumerate(wide):
             corners[(np.arange(len(corners)) >> bit) & 1 == 1, v] = leaf.upper[0, v]
@@ -303,12 +303,12 @@ class LeafRule:
         flaws = self._at_points(trees[legal], corners[legal])
         return next(iter(flaws.values()), None)
 
-    def _begun(self, leaves: Leaves) -> Array:
+    def _lower_ends(self, leaves: Leaves) -> Array:
         """Return the lower ends (L, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself: it
         belongs to the part below."""
         if self.trees is None:
             return leaves.lower
-        reals = np.array([asked.reals for asked in self.tasks.asked])[self.tasks.which[leaves.tree]]
+        reals = np.array([goal.reals for goal in self.tasks.goals])[self.tasks.goal[leaves.tree]]
         cut = ~self.domain.integer & (leaves.lower > self.tasks.lower[leaves.tree]) & ~reals[:, None]
         return np.where(cut, np.nextafter(leaves.lower, np.inf), leaves.lower)
 
@@ -318,35 +318,35 @@ class LeafRule:
         compared = cast("ComparedBounds", bounds) if bounds.compares else None
         moved = self.tasks.differs | (self.tasks.offset != 0)
         for pattern in np.unique(moved[np.unique(tree)], axis=0):
-            apart = np.zeros(self.domain.columns, dtype=bool)
-            apart[self.domain.columns_of(np.flatnonzero(pattern))] = True
-            at = np.flatnonzero((moved[tree] == pattern).all(axis=1))
-            part, place = rows.take(np.isin(rows.leaf, at)), np.searchsorted(at, np.arange(len(leaves)))
+            differs = np.zeros(self.domain.columns, dtype=bool)
+            differs[self.domain.columns_of(np.flatnonzero(pattern))] = True
+            index = np.flatnonzero((moved[tree] == pattern).all(axis=1))
+            part, place = rows.take(np.isin(rows.leaf, index)), np.searchsorted(index, np.arange(len(leaves)))
             margin = self.tasks.margin[tree[part.leaf]]
-            ends = (boxes.low[at], boxes.high[at]), (boxes.low2[at], boxes.high2[at])
+            ends = (boxes.low[index], boxes.high[index]), (boxes.low2[index], boxes.high2[index])
             if compared is not None and compared.odds:
-                for which in np.unique(self.tasks.which[tree[at]]).tolist():
-                    gap, mine = self.tasks.asked[which].gap, np.flatnonzero(self.tasks.which[tree[at]] == which)
+                for goal in np.unique(self.tasks.goal[tree[index]]).tolist():
+                    gap, selected = self.tasks.goals[goal].gap, np.flatnonzero(self.tasks.goal[tree[index]] == goal)
                     if gap is not None:
-                        one, two = ((low[mine], high[mine]) for low, high in ends)
-                        proved[at[mine]] |= compared.gaps(one, two, apart, gap)
+                        first, second = ((low[selected], high[selected]) for low, high in ends)
+                        proved[index[selected]] |= compared.gaps(first, second, differs, gap)
                 continue
             if compared is not None:
                 part = part.take(~part.mixed & (part.constant == 0) & ~self.joined.float32[tree[part.leaf]])
                 target = self.target[tree[part.leaf]]
-                proved[at] |= compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
+                proved[index] |= compared.decided(*ends, differs, place[part.leaf], part.p, part.q, part.strict, target)
                 continue
-            charge = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
+            rounding = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
             target = self.target[tree[part.leaf]] * part.weight
             error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -np.inf)
-            needed = np.maximum(target, error) + charge - part.constant
-            even = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
-            least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
-            total = least + part.constant   # a rounded sum of two numbers has the sign of the exact sum
-            bound = total - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
-            sure, sufficient = np.where(part.mixed, bound, total), (bound >= target) | ~part.mixed & (target == 0)
-            met = np.where(part.strict, sure > 0, sure >= 0) & sufficient & (bound > error)
-            proved[part.leaf[met]] = True
+            needed = np.maximum(target, error) + rounding - part.constant
+            evened_to = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
+            extreme = bounds.least(*ends, differs, place[part.leaf], part.p, part.q, evened_to)
+            total = extreme + part.constant   # a rounded sum of two numbers has the sign of the exact sum
+            bound = total - UNIT * (np.abs(part.constant) + np.abs(extreme)) * (part.constant != 0) - rounding
+            lower, sufficient = np.where(part.mixed, bound, total), (bound >= target) | ~part.mixed & (target == 0)
+            holds = np.where(part.strict, lower > 0, lower >= 0) & sufficient & (bound > error)
+            proved[part.leaf[holds]] = True
         return proved
 
     def _bounded(self, leaves: Leaves, boxes: Boxes, frames: Frames) -> Booleans:
@@ -357,166 +357,166 @@ class LeafRule:
         if self.trees is not None:
             return self._by_trees(leaves, boxes, self.trees)
         start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
-        entries, of = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
-        sloped = np.isin(np.arange(len(leaves)), of[self.joined.index[entries] < self.neurons])
-        widest, named = self._widest(leaves, boxes), self.frame_of[leaves.node]
+        entries, owner = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
+        sloped = np.isin(np.arange(len(leaves)), owner[self.joined.index[entries] < self.neurons])
+        widest, scopes = self._widest(leaves, boxes), self.frame_of[leaves.node]
         framed = (leaves.frame >= 0) | leaves.anew
-        ways = [False, True][: 1 + (len(self.layered.layers) > 2)]
-        for group, closes in ((~framed & ~sloped, ways), (~framed & sloped, [True])):
+        options = [False, True][: 1 + (len(self.layered.layers) > 2)]
+        for group, closes in ((~framed & ~sloped, options), (~framed & sloped, [True])):
             for close in closes:
                 left = np.flatnonzero(group & ~proved)
                 for k in range(0, len(left), BOUNDED):
                     part = left[k : k + BOUNDED]
                     proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
-        for one in FRAMES:
-            part = np.flatnonzero(framed & ~sloped & (named == one))
+        for scope in FRAMES:
+            part = np.flatnonzero(framed & ~sloped & (scopes == scope))
             if len(part):
-                proved[part] = self._by_frames(leaves.take(part), boxes.take(part), frames, one, widest)
+                proved[part] = self._by_frames(leaves.take(part), boxes.take(part), frames, scope, widest)
         return proved
 
-    def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, named: Of, widest: float) -> Booleans:
+    def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, scope: Of, widest: float) -> Booleans:
         """Return (L,) True for leaves that the lines of their frames prove, from the outermost frames inwards."""
         proved, needed = np.zeros(len(leaves), dtype=bool), np.zeros(len(frames), dtype=bool)
-        at = np.unique(leaves.frame[leaves.frame >= 0])
+        frame_ids = np.unique(leaves.frame[leaves.frame >= 0])
         for _ in range(len(frames)):  # a chain of frames is no longer than that
-            needed[at] = True
-            at = np.unique(frames.frame[at])
-            at = at[at >= 0]
-            if not len(at):
+            needed[frame_ids] = True
+            frame_ids = np.unique(frames.frame[frame_ids])
+            frame_ids = frame_ids[frame_ids >= 0]
+            if not len(frame_ids):
                 break
         sound = np.ones(len(leaves), dtype=bool)
         if len(frames):
             needed &= frames.hold(frames)
             sound = frames.hold(leaves)
         used = np.flatnonzero(needed)
-        inside, of = used[np.argsort(frames.frame[used], kind="stable")], np.flatnonzero(sound)
-        of = of[np.argsort(leaves.frame[of], kind="stable")]
-        pending: list[tuple[TwinBounds | None, Integers]] = [(None, np.array([-1]))]
+        inside, members = used[np.argsort(frames.frame[used], kind="stable")], np.flatnonzero(sound)
+        members = members[np.argsort(leaves.frame[members], kind="stable")]
+        stack: list[tuple[TwinBounds | None, Integers]] = [(None, np.array([-1]))]
         for _ in range(len(used) + 1):  # each frame is bounded once
-            if not pending:
+            if not stack:
                 break
-            bounds, known = pending.pop()
-            for own in (False, True):
-                mine = _of(of[leaves.anew[of] == own], leaves.frame, known)
-                for k in range(0, len(mine[0]), BOUNDED):
-                    part, place = (one[k : k + BOUNDED] for one in mine)
+            bounds, parents = stack.pop()
+            for is_frame in (False, True):
+                selected = _members(members[leaves.anew[members] == is_frame], leaves.frame, parents)
+                for k in range(0, len(selected[0]), BOUNDED):
+                    part, place = (array[k : k + BOUNDED] for array in selected)
                     frame = None if bounds is None else (bounds, place)
-                    proved[part] = self.proved(leaves.take(part), boxes.take(part), True, widest, frame, own, named)
-            mine = _of(inside, frames.frame, known)
-            for k in range(0, len(mine[0]), BOUNDED):
-                part, place = (one[k : k + BOUNDED] for one in mine)
-                around = self._boxes(frames.tree[part], frames.lower[part], frames.upper[part]).ends(named)
+                    proved[part] = self.proved(leaves.take(part), boxes.take(part), True, widest, frame, is_frame, scope)
+            selected = _members(inside, frames.frame, parents)
+            for k in range(0, len(selected[0]), BOUNDED):
+                part, place = (array[k : k + BOUNDED] for array in selected)
+                ends = self._boxes(frames.tree[part], frames.lower[part], frames.upper[part]).ends(scope)
                 frame = None if bounds is None else (bounds, place)
-                pending.append((TwinBounds(self.layered, *around, close=True, quantities=FRAMES[named], frame=frame), part))
+                stack.append((TwinBounds(self.layered, *ends, close=True, quantities=FRAMES[scope], frame=frame), part))
         return proved
 
     def proved(
         self, leaves: Leaves, boxes: Boxes, close: bool, widest: float, frame: tuple[TwinBounds, Integers] | None = None,
-        anew: bool = True, of: Of = Of.DIFFERENCES,
+        anew: bool = True, scope: Of = Of.DIFFERENCES,
     ) -> Booleans:
         """Return (L,) True for leaves that are proved; all or none of them have slopes of neurons. widest: bounds float32 errors.
 
-        close, frame, anew: see `TwinBounds`; none is always the tightest, as closer intervals may lead to other lines. of: see
+        close, frame, anew: see `TwinBounds`; none is always the tightest, as closer intervals may lead to other lines. scope: see
         FRAMES; for one copy alone, only rows of that copy are bounded.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
-        alone, ends = FRAMES[of] == 1, boxes.ends(of)  # bounds of one copy alone use no signs
-        signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] and not alone else None
-        bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[of], signs=signs, frame=frame, anew=anew)
+        single, ends = FRAMES[scope] == 1, boxes.ends(scope)  # bounds of one copy alone use no signs
+        signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] and not single else None
+        bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[scope], signs=signs, frame=frame, anew=anew)
         rows, slopes = self.rows_of(leaves)
         proved = bounds.empty
-        if alone:
-            rows = rows.of_copy(of == Of.SECOND)
+        if single:
+            rows = rows.of_copy(scope == Of.SECOND)
         else:
-            said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
-            proved |= (said >= self.target[tree]) & ~self.joined.float32[tree]
+            value = np.where(bounds.alike(margin), self.equal[self.tasks.goal[tree]], -np.inf)
+            proved |= (value >= self.target[tree]) & ~self.joined.float32[tree]
         margins = bounds.margins(margin)
-        ways = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
-        for way in ways if slopes is None else ("slopes",):
-            part = rows.take(~proved[rows.leaf] & (rows.mixed | (way != "slopes")))
+        methods = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
+        for method in methods if slopes is None else ("slopes",):
+            part = rows.take(~proved[rows.leaf] & (rows.mixed | (method != "slopes")))
             if not len(part):
                 continue
-            if way == "intervals":
-                least = bounds.by_intervals(margins, part.first, part.second, part.leaf)
-                bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least))
-            elif way == "relaxation":
+            if method == "intervals":
+                rough = bounds.by_intervals(margins, part.first, part.second, part.leaf)
+                bound = rough + part.constant - UNIT * (np.abs(part.constant) + np.abs(rough))
+            elif method == "relaxation":
                 last = len(self.layered.layers) - 1
                 bound = bounds.by_substitution(part.p, part.q, part.leaf, layer=last, constant=part.constant)
             else:
-                given = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
-                bound, nowhere = lagrange(bounds, self.domain, ends[:2], part, given)
-                proved[part.leaf[nowhere]] = True
-            enough = self._enough(part, bound - part.charge(bounds, margin[part.leaf]), leaves, bounds, widest)
-            proved[part.leaf[enough]] = True
+                known_slopes = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
+                bound, empty = lagrange(bounds, self.domain, ends[:2], part, known_slopes)
+                proved[part.leaf[empty]] = True
+            sufficient = self._sufficient(part, bound - part.charge(bounds, margin[part.leaf]), leaves, bounds, widest)
+            proved[part.leaf[sufficient]] = True
         return proved
 
-    def _enough(self, rows: LeafRows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
+    def _sufficient(self, rows: LeafRows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
         """Return (N,) True where the bound of a row proves its leaf."""
         tree = leaves.tree[rows.leaf]
-        met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
-        short = met & self.joined.float32[tree] & ~(bound > rows.size * widest)
+        holds = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
+        short = holds & self.joined.float32[tree] & ~(bound > rows.size * widest)
         if short.any():
             left = np.unique(rows.leaf[short])
             error = np.full(len(leaves), np.inf)
             spans = [span.take(left) for span in bounds.spans[:-1]]
-            within = [(np.minimum(span.low, span.low2), np.maximum(span.high, span.high2)) for span in spans]
+            enclosures = [(np.minimum(span.low, span.low2), np.maximum(span.high, span.high2)) for span in spans]
             low, high = (end[left] for end in bounds.inputs)
-            error[left] = margin_errors(self.layered, self.tasks.margin[leaves.tree[left]], low, high, within)
-            met &= ~short | (bound > rows.size * error[rows.leaf])
-        return np.asarray(met)
+            error[left] = margin_errors(self.layered, self.tasks.margin[leaves.tree[left]], low, high, enclosures)
+            holds &= ~short | (bound > rows.size * error[rows.leaf])
+        return np.asarray(holds)
 
     def _widest(self, leaves: Leaves, boxes: Boxes) -> float:
         """Return a bound of the float32 error of any margin on any of the leaves that claim float32."""
-        mine = self.joined.float32[leaves.tree]
-        if not mine.any():
+        mask = self.joined.float32[leaves.tree]
+        if not mask.any():
             return 0.0
-        low, high = np.minimum(boxes.low, boxes.low2)[mine].min(axis=0), np.maximum(boxes.high, boxes.high2)[mine].max(axis=0)
-        margin = np.abs(self.tasks.margin[leaves.tree[mine]]).max(axis=0)
+        low, high = np.minimum(boxes.low, boxes.low2)[mask].min(axis=0), np.maximum(boxes.high, boxes.high2)[mask].max(axis=0)
+        margin = np.abs(self.tasks.margin[leaves.tree[mask]]).max(axis=0)
         return float(margin_errors(self.layered, margin[None], low[None], high[None])[0])
 
     def rows_of(self, leaves: Leaves) -> tuple[LeafRows, Array | None]:
         """Return the rows to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None if there are none."""
-        which = self.tasks.which[leaves.tree]
+        goal = self.tasks.goal[leaves.tree]
         start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
-        few = np.flatnonzero((start == end) & (self.count[which] <= FEW))
-        leaf, row = np.repeat(few, self.count[which[few]]), ranges(np.zeros(len(few), dtype=np.int64), self.count[which[few]])
-        plain, one = self.rows[which[leaf], row], np.ones(len(leaf))
+        plain = np.flatnonzero((start == end) & (self.count[goal] <= FEW))
+        leaf, row = np.repeat(plain, self.count[goal[plain]]), ranges(np.zeros(len(plain), dtype=np.int64), self.count[goal[plain]])
+        plain_rows, ones = self.rows[goal[leaf], row], np.ones(len(leaf))
         named = np.flatnonzero(start < end)
-        entries, of = ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
+        entries, owner = ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
         index, value = self.joined.index[entries] - self.neurons, self.joined.value[entries]
-        weights, own = np.zeros((len(named), self.count.max() + 1)), index == self.count[which[named]][of]
+        weights, is_line = np.zeros((len(named), self.count.max() + 1)), index == self.count[goal[named]][owner]
         slopes = None
         if (index < 0).any():
             slopes = np.full((len(named), self.neurons), np.nan)
-            slopes[of[index < 0], index[index < 0]] = value[index < 0]
-        weights[of[(index >= 0) & ~own], index[(index >= 0) & ~own]] = value[(index >= 0) & ~own]
+            slopes[owner[index < 0], index[index < 0]] = value[index < 0]
+        weights[owner[(index >= 0) & ~is_line], index[(index >= 0) & ~is_line]] = value[(index >= 0) & ~is_line]
         weights = np.where(weights < SMALLEST, 0.0, weights)[:, :-1]  # sound, as any weights are
         weights[(weights > 0).sum(axis=1) > MAX_ROWS] = np.nan  # more than the rounding allows for
-        table = self.rows[which[named]]
+        table = self.rows[goal[named]]
         mixed, size = np.einsum("nr,nri->ni", weights, table), np.einsum("nr,nri->ni", weights, np.abs(table))
-        strict = np.asarray(~((weights > 0) & ~self.strict[which[named]]).any(axis=1))  # one row that is not strict makes 0 enough
+        strict = np.asarray(~((weights > 0) & ~self.strict[goal[named]]).any(axis=1))  # one row that is not strict makes 0 enough
         weight = weights.sum(axis=1)
-        for k, slope in zip(of[own].tolist(), value[own].tolist(), strict=True):  # the leaf's own line replaces all rows
-            mixed[k], strict[k], weight[k] = self._line(int(which[named[k]]), slope), False, 1.0
+        for k, slope in zip(owner[is_line].tolist(), value[is_line].tolist(), strict=True):  # the leaf's own line replaces all rows
+            mixed[k], strict[k], weight[k] = self._line(int(goal[named[k]]), slope), False, 1.0
             size[k] = np.abs(mixed[k])
-        both, sizes = np.concatenate([plain, mixed]), np.concatenate([np.abs(plain), size])
+        rows, sizes = np.concatenate([plain_rows, mixed]), np.concatenate([np.abs(plain_rows), size])
         leaf = np.concatenate([leaf, named])
         margin = self.tasks.margin[leaves.tree[leaf]]
         return LeafRows(
-            leaf=leaf, first=both[:, 0], second=both[:, 1], p=both[:, :1] * margin, q=both[:, 1:2] * margin, constant=both[:, 2],
-            strict=np.concatenate([self.strict[which[leaf[: len(one)]], row], strict]), weight=np.concatenate([one, weight]),
-            size=sizes[:, 0] + sizes[:, 1], size_of_constant=sizes[:, 2], mixed=np.arange(len(leaf)) >= len(one),
+            leaf=leaf, first=rows[:, 0], second=rows[:, 1], p=rows[:, :1] * margin, q=rows[:, 1:2] * margin, constant=rows[:, 2],
+            strict=np.concatenate([self.strict[goal[leaf[: len(ones)]], row], strict]), weight=np.concatenate([ones, weight]),
+            size=sizes[:, 0] + sizes[:, 1], size_of_constant=sizes[:, 2], mixed=np.arange(len(leaf)) >= len(ones),
         ), slopes
 
-    def _line(self, which: int, m: float) -> tuple[float, float, float]:
+    def _line(self, goal: int, m: float) -> tuple[float, float, float]:
         """Return the line (p, q, c) of slope m under the curve of a probability gap, NaN where there is none."""
-        gap = self.tasks.asked[which].gap
+        gap = self.tasks.goals[goal].gap
         if gap is None or not 1 / STEEPEST <= m <= STEEPEST:
             return np.nan, np.nan, np.nan
         return (m, -1.0, line_of(gap.epsilon, m)) if gap.rise else (-1.0, m, line_of(gap.epsilon, m))
 
 
-def _of(some: Integers, frame: Integers, known: Integers) -> tuple[Integers, Integers]:
-    """Return the members of `some` whose frame is one of `known`, and its position there. frame: of all; `some` is sorted by it."""
-    start, end = (np.searchsorted(frame[some], known, side=side) for side in ("left", "right"))
-    return some[ranges(start, end)], np.repeat(np.arange(len(known)), end - start)
+def _members(ids: Integers, frame: Integers, frames: Integers) -> tuple[Integers, Integers]:
+    """Return the members of `ids` whose frame is one of `frames`, and its position there. frame: of all; `ids` is sorted by it."""
+    start, end = (np.searchsorted(frame[ids], frames, side=side) for side in ("left", "right"))
+    return ids[ranges(start, end)], np.repeat(np.arange(len(frames)), end - start)

@@ -50,10 +50,10 @@ class LeafRows(Batched):
 
     def charge(self, bounds: TwinBounds, margin: Array) -> Array:
         """Return (N,) a bound of the rounding error of combining rows, for margins with weights (N, n_N)."""
-        lost = np.zeros(len(self))
-        at, size = self.leaf[self.mixed], self.size[self.mixed, None] * np.abs(margin[self.mixed])
-        lost[self.mixed] = bounds.eps * self.size_of_constant[self.mixed] + bounds.rounding(size, bounds.spans[-1].size[at])
-        return lost
+        error = np.zeros(len(self))
+        leaf, size = self.leaf[self.mixed], self.size[self.mixed, None] * np.abs(margin[self.mixed])
+        error[self.mixed] = bounds.eps * self.size_of_constant[self.mixed] + bounds.rounding(size, bounds.spans[-1].size[leaf])
+        return error
 
 
 def lagrange(
@@ -63,46 +63,46 @@ def lagrange(
 
     boxes: (B, n_0), (B, n_0) of copy x. The rounding of combining the rows is not taken off.
     """
-    network, at = bounds.network, rows.leaf
+    network, leaf = bounds.network, rows.leaf
     alpha, beta, total, error = rows.p, rows.q, rows.constant, np.zeros(len(slopes))
-    nowhere = np.zeros(len(slopes), dtype=bool)
-    given = [np.split(copy, np.cumsum(network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
+    empty = np.zeros(len(slopes), dtype=bool)
+    fixed = [np.split(copy, np.cumsum(network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
     for k in range(len(network.layers) - 2, -1, -1):
-        above = network.layers[k + 1]
-        total = total + alpha @ above.bias + beta @ above.bias
-        p, q = alpha @ above.weight, beta @ above.weight
-        span = bounds.spans[k].take(at)
-        alpha, beta, offset, none = _substituted(network.layers[k], span, p, q, given[0][k], given[1][k])
+        next_layer = network.layers[k + 1]
+        total = total + alpha @ next_layer.bias + beta @ next_layer.bias
+        p, q = alpha @ next_layer.weight, beta @ next_layer.weight
+        span = bounds.spans[k].take(leaf)
+        alpha, beta, offset, layer_empty = _substituted(network.layers[k], span, p, q, fixed[0][k], fixed[1][k])
         error = error + bounds.rounding(np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta), span.size)
-        total, nowhere = total + offset, nowhere | none
-    total = total + np.einsum("nj,nj->n", alpha, bounds.a[at]) + np.einsum("nj,nj->n", beta, bounds.a2[at])
-    low, high = (end[at] for end in boxes)
+        total, empty = total + offset, empty | layer_empty
+    total = total + np.einsum("nj,nj->n", alpha, bounds.a[leaf]) + np.einsum("nj,nj->n", beta, bounds.a2[leaf])
+    low, high = (end[leaf] for end in boxes)
     bound = total + _least_input(domain, low, high, (alpha + beta) @ network.layers[0].weight) - error
-    safe = np.isfinite(bound) & np.isfinite(error) & bounds.in_range[at]
-    return np.where(safe, bound, -np.inf), nowhere & bounds.in_range[at]
+    finite = np.isfinite(bound) & np.isfinite(error) & bounds.in_range[leaf]
+    return np.where(finite, bound, -np.inf), empty & bounds.in_range[leaf]
 
 
 def _least_input(domain: Domain, low: Array, high: Array, slope: Array) -> Array:
     """Return (N,) the least of slope . (x - centre) over the inputs: numbers within their radius, one category of each block."""
-    number, least = np.ones(slope.shape[1], dtype=bool), np.zeros(len(slope))
+    number, minimum = np.ones(slope.shape[1], dtype=bool), np.zeros(len(slope))
     for v in np.flatnonzero(domain.width > 1):
         block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
         number[block] = False
         part, middle = slope[:, block], (low[:, block] + high[:, block]) / 2
-        least += np.where(high[:, block] > 0, part, np.inf).min(axis=1) - np.einsum("nj,nj->n", part, middle)
-    return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), ((high - low) / 2)[:, number]))
+        minimum += np.where(high[:, block] > 0, part, np.inf).min(axis=1) - np.einsum("nj,nj->n", part, middle)
+    return np.asarray(minimum - np.einsum("nj,nj->n", np.abs(slope[:, number]), ((high - low) / 2)[:, number]))
 
 
-def _substituted(layer: Layer, span: Span, p: Array, q: Array, given: Array, given2: Array) -> tuple[Array, Array, Array, Booleans]:
+def _substituted(layer: Layer, span: Span, p: Array, q: Array, fixed: Array, fixed2: Array) -> tuple[Array, Array, Array, Booleans]:
     """Return alpha, beta (B, m), c (B,) with  p.y + q.y' >= alpha.a + beta.a' + c  on each region; (B,) True if it is empty."""
     leak, leak2 = layer.slope * p, layer.slope * q
     p, q = (1 - layer.slope) * p, (1 - layer.slope) * q
-    slope = np.where(np.isnan(given), _default(p, span.low, span.high), given - leak)
-    slope2 = np.where(np.isnan(given2), _default(q, span.low2, span.high2), given2 - leak2)
+    slope = np.where(np.isnan(fixed), _default(p, span.low, span.high), fixed - leak)
+    slope2 = np.where(np.isnan(fixed2), _default(q, span.low2, span.high2), fixed2 - leak2)
     used = np.nonzero((p != 0) | (q != 0) | (slope != 0) | (slope2 != 0))
-    least, nowhere = np.zeros(p.shape), np.zeros(p.shape, dtype=bool)
-    least[used], nowhere[used] = _least(p[used], q[used], slope[used], slope2[used], [end[used] for end in span.ends])
-    return leak + slope, leak2 + slope2, np.asarray(least.sum(axis=1)), np.asarray(nowhere.any(axis=1))
+    least, empty = np.zeros(p.shape), np.zeros(p.shape, dtype=bool)
+    least[used], empty[used] = _minimum(p[used], q[used], slope[used], slope2[used], [end[used] for end in span.ends])
+    return leak + slope, leak2 + slope2, np.asarray(least.sum(axis=1)), np.asarray(empty.any(axis=1))
 
 
 def _default(p: Array, low: Array, high: Array) -> Array:
@@ -114,7 +114,7 @@ def _default(p: Array, low: Array, high: Array) -> Array:
     return p * np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, unstable))
 
 
-def _least(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array]) -> tuple[Array, Booleans]:
+def _minimum(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array]) -> tuple[Array, Booleans]:
     """Return (N,) the least of  p max(t, 0) + q max(t', 0) - slope t - slope2 t'  over t, t', t' - t in their intervals, and True
     where surely none are. Axes of the arrays below: the four sign patterns, the corners, N."""
     low, high, low2, high2, d_low, d_high = ends
@@ -130,5 +130,5 @@ def _least(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array
     roof = np.minimum(right2[:, None], t[:, [0, 1, 3]] + d_high)
     t, t2 = t[:, [0, 1, 2, 0, 1, 3]], np.concatenate([floor, roof], axis=1)
     value = p * np.maximum(t, 0) + q * np.maximum(t2, 0) - slope * t - slope2 * t2
-    nowhere = empty.all(axis=0)
-    return np.where(nowhere, 0.0, np.where(empty, np.inf, value.min(axis=1)).min(axis=0)), nowhere
+    infeasible = empty.all(axis=0)
+    return np.where(infeasible, 0.0, np.where(empty, np.inf, value.min(axis=1)).min(axis=0)), infeasible

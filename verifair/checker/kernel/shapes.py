@@ -52,28 +52,28 @@ def curve(kind: Curve, t: Array) -> tuple[Array, Array]:
 def outputs(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """Return ends of T on [low, high]."""
     shape, error = kind.shape, ERROR * (1 + np.maximum(np.abs(low), np.abs(high)))
-    one, two = curve(kind, low)[0], curve(kind, high)[0]
+    left, right = curve(kind, low)[0], curve(kind, high)[0]
     turns = (low <= shape.lowest) & (high >= shape.lowest)
-    return np.where(turns, shape.least, np.minimum(one, two)) - error, np.maximum(one, two) + error
+    return np.where(turns, shape.least, np.minimum(left, right)) - error, np.maximum(left, right) + error
 
 
 def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """Return lower and upper bounds of T' on [low, high]: T' falls, rises and falls. At a joint inside, both sides count."""
     shape, ends = kind.shape, [curve(kind, low)[1], curve(kind, high)[1]]
-    for z, there in ((shape.z1, (shape.slopes[0], 0.0)), (shape.z2, (shape.slopes[1], shape.rise))):
-        for one in there if shape.kink else there[:1]:
-            ends.append(np.where((low <= z) & (high >= z), one, ends[0]))
+    for z, sides in ((shape.z1, (shape.slopes[0], 0.0)), (shape.z2, (shape.slopes[1], shape.rise))):
+        for side in sides if shape.kink else sides[:1]:
+            ends.append(np.where((low <= z) & (high >= z), side, ends[0]))
     return np.min(ends, axis=0) - ERROR, np.max(ends, axis=0) + ERROR
 
 
-def missed(kind: Curve, low: Array, high: Array, width: Array, moved: Array) -> tuple[Array, Array]:
-    """Return how far at most T, and T(t) - T(t + s), lie below their chords over `width`; t, t + s in [low, high], |s| = moved."""
-    shape, (least, most) = kind.shape, slopes(kind, low, high)
+def missed(kind: Curve, low: Array, high: Array, width: Array, shift: Array) -> tuple[Array, Array]:
+    """Return how far at most T, and T(t) - T(t + s), lie below their chords over `width`; t, t + s in [low, high], |s| = shift."""
+    shape, (flattest, steepest) = kind.shape, slopes(kind, low, high)
     jumps = shape.kink * sum(((low <= z) & (high >= z)).astype(float) for z in (shape.z1, shape.z2))
-    second = 2 * shape.bend if np.isinf(shape.twist) else np.minimum(moved * shape.twist, 2 * shape.bend)
-    alone = np.minimum(width * shape.bend / 8 + jumps / 4, (most - least) / 4)
-    smooth = np.minimum(width * second / 8, moved * shape.bend / 2)
-    return width * alone, np.minimum(width * smooth + jumps * np.minimum(width / 2, moved), width * (most - least) / 2)
+    second = 2 * shape.bend if np.isinf(shape.twist) else np.minimum(shift * shape.twist, 2 * shape.bend)
+    single = np.minimum(width * shape.bend / 8 + jumps / 4, (steepest - flattest) / 4)
+    smooth = np.minimum(width * second / 8, shift * shape.bend / 2)
+    return width * single, np.minimum(width * smooth + jumps * np.minimum(width / 2, shift), width * (steepest - flattest) / 2)
 
 
 def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
@@ -90,9 +90,9 @@ def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
     flat = (right & (middle >= end)) | (left & (middle <= start))
     slope = _slope(kind, np.where(left, start, low), np.where(right, end, high), flat, low, high)
     over = np.max([value - slope * t for t, value in ends], axis=0)
-    for some, part, touch in ((left, (low, np.minimum(high, before)), start), (right, (np.maximum(low, z2), high), end)):
-        if some.any():
-            over = np.where(some, np.maximum(over, _most(kind, 1, slope, np.where(flat, middle, touch), *part)), over)
+    for mask, part, touch in ((left, (low, np.minimum(high, before)), start), (right, (np.maximum(low, z2), high), end)):
+        if mask.any():
+            over = np.where(mask, np.maximum(over, _largest(kind, 1, slope, np.where(flat, middle, touch), *part)), over)
     first = np.where(left, _touching(kind, 1, core & left, low, inner, outer), inner)
     last = np.where(right, _touching(kind, 1, core & right, high, outer, inner), outer)
     fits = core & (first < last)
@@ -101,45 +101,45 @@ def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
     under_slope = _slope(kind, begin, finish, flat, low, high)
     touch = np.where(fits, np.clip(middle, first, last), np.interp(under_slope, *_inverse(kind, 1)))
     under = np.min([value - under_slope * t for t, value in ends], axis=0)
-    under = np.where(core, np.minimum(under, -_most(kind, -1, under_slope, touch, inner, outer)), under)
+    under = np.where(core, np.minimum(under, -_largest(kind, -1, under_slope, touch, inner, outer)), under)
     return (under_slope, under - error), (slope, over + error)
 
 
 def _slope(kind: Curve, start: Array, end: Array, flat: Booleans, low: Array, high: Array) -> Array:
     """Return the slope at the middle where `flat`, else that of the chord, clipped to the slopes of T on [low, high]."""
-    rise, there = curve(kind, end)[0] - curve(kind, start)[0], curve(kind, (low + high) / 2)[1]
-    return np.clip(np.divide(rise, end - start, out=there.copy(), where=~flat & (end > start)), *slopes(kind, low, high))
+    rise, tangent = curve(kind, end)[0] - curve(kind, start)[0], curve(kind, (low + high) / 2)[1]
+    return np.clip(np.divide(rise, end - start, out=tangent.copy(), where=~flat & (end > start)), *slopes(kind, low, high))
 
 
-def _most(kind: Curve, sign: int, slope: Array, touch: Array, low: Array, high: Array) -> Array:
+def _largest(kind: Curve, sign: int, slope: Array, touch: Array, low: Array, high: Array) -> Array:
     """Return a bound above sign (T(t) - slope t) on [low, high], where sign T is concave: by its tangent at `touch`, or an end."""
     touch = np.clip(touch, low, high)
-    (one, first), (two, last), (value, steep) = (curve(kind, t) for t in (low, high, touch))
-    ends = np.maximum(sign * (one - slope * low), sign * (two - slope * high))
+    (value_low, first), (value_high, last), (value, steep) = (curve(kind, t) for t in (low, high, touch))
+    ends = np.maximum(sign * (value_low - slope * low), sign * (value_high - slope * high))
     gain = sign * (steep - slope)
     tangent = sign * (value - slope * touch) + np.maximum(gain * (low - touch), gain * (high - touch))
     return np.where((sign * (first - slope) <= 0) | (sign * (last - slope) >= 0), ends, np.maximum(ends, tangent))
 
 
-def _touching(kind: Curve, part: int, some: Booleans, through: Array, near: Array, far: Array) -> Array:
-    """Return where a line through (through, T) touches a part of T in near .. far; far where not `some`. Any point is sound."""
-    out, at = np.array(far), np.nonzero(some)
-    if not len(at[0]):
+def _touching(kind: Curve, part: int, mask: Booleans, anchor: Array, near: Array, far: Array) -> Array:
+    """Return where a line anchor (anchor, T) touches a part of T in near .. far; far where not `mask`. Any point is sound."""
+    out, index = np.array(far), np.nonzero(mask)
+    if not len(index[0]):
         return out
-    through, near, far = through[at], near[at], far[at]
-    base = curve(kind, through)[0]
-    sign = (1 if part != 1 else -1) * np.where(near >= through, 1, -1)
+    anchor, near, far = anchor[index], near[index], far[index]
+    base = curve(kind, anchor)[0]
+    sign = (1 if part != 1 else -1) * np.where(near >= anchor, 1, -1)
 
     def steep(t: Array) -> tuple[Array, Array]:
         value, slope = curve(kind, t)
-        chord = np.divide(value - base, t - through, out=np.zeros_like(t), where=t != through)
+        chord = np.divide(value - base, t - anchor, out=np.zeros_like(t), where=t != anchor)
         return chord, sign * (slope - chord)
 
     touch = (near + far) / 2
     for _ in range(TOUCHES):
         touch = np.clip(np.interp(steep(touch)[0], *_inverse(kind, part)), np.minimum(near, far), np.maximum(near, far))
     touch = np.where(steep(far)[1] >= 0, far, touch)
-    out[at] = np.where(steep(near)[1] <= 0, near, touch)
+    out[index] = np.where(steep(near)[1] <= 0, near, touch)
     return out
 
 

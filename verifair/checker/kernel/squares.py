@@ -27,8 +27,8 @@ def outputs(low: Array, high: Array) -> tuple[Array, Array]:
     """Return ends of t^2 on [low, high]."""
     size, wrong = np.maximum(np.abs(low), np.abs(high)), np.isnan(low * high)  # keeps NaN
     nearest = np.where((low > 0) | (high < 0), np.minimum(np.abs(low), np.abs(high)), 0.0)
-    least, most = nearest**2 * (1 - 4 * UNIT) - TINY, size**2 * (1 + 4 * UNIT) + TINY
-    return np.where(wrong, -np.inf, np.maximum(least, 0.0)), np.where(wrong, np.inf, most)
+    lower, upper = nearest**2 * (1 - 4 * UNIT) - TINY, size**2 * (1 + 4 * UNIT) + TINY
+    return np.where(wrong, -np.inf, np.maximum(lower, 0.0)), np.where(wrong, np.inf, upper)
 
 
 def steepness(ends: Sequence[Array]) -> tuple[Array, Array]:
@@ -40,8 +40,8 @@ def band(low: Array, high: Array) -> tuple[Line, Line]:
     """Return (slope, offset) of lines under and over t^2 on [low, high]."""
     middle = (low + high) / 2
     slope = 2 * middle
-    lost = 8 * UNIT * np.maximum(np.abs(low), np.abs(high)) ** 2
-    return (slope, -(middle**2) - lost), (slope, np.maximum((low - slope) * low, (high - slope) * high) + lost)
+    rounding = 8 * UNIT * np.maximum(np.abs(low), np.abs(high)) ** 2
+    return (slope, -(middle**2) - rounding), (slope, np.maximum((low - slope) * low, (high - slope) * high) + rounding)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +59,6 @@ class SquarePairs:
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """Return alpha, beta (0) and offset (N, s) under p t^2 + q (t + shift)^2."""
-        once, moved = p + q, q * self.shift[box]
-        slope, offset = (np.where(once >= 0, one[box], other[box]) for one, other in zip(self.under, self.over, strict=True))
-        return once * slope + 2 * moved, np.zeros_like(p), once * offset + moved * self.shift[box]
+        weight, linear = p + q, q * self.shift[box]
+        slope, offset = (np.where(weight >= 0, under[box], over[box]) for under, over in zip(self.under, self.over, strict=True))
+        return weight * slope + 2 * linear, np.zeros_like(p), weight * offset + linear * self.shift[box]

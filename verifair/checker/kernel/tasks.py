@@ -74,12 +74,12 @@ class Task:
     offset: Array
     differs: Booleans
     margin: Array
-    asked: StatedGoal
+    goal: StatedGoal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tasks:
-    """T tasks: lower, upper, prime, offset, differs (T, V), margin (T, n_N), and which (T,) of the goals `asked` each has."""
+    """T tasks: lower, upper, prime, offset, differs (T, V), margin (T, n_N), and the number of its goal in `goals` (T,)."""
 
     lower: Array
     upper: Array
@@ -87,15 +87,15 @@ class Tasks:
     offset: Array
     differs: Booleans
     margin: Array
-    asked: tuple[StatedGoal, ...]
-    which: Integers
+    goals: tuple[StatedGoal, ...]
+    goal: Integers
 
     @classmethod
     def of(cls, tasks: Sequence[Task]) -> Tasks:
-        asked = {goal: k for k, goal in enumerate(dict.fromkeys(task.asked for task in tasks))}
+        goals = {stated: k for k, stated in enumerate(dict.fromkeys(task.goal for task in tasks))}
         names = ("lower", "upper", "prime", "offset", "differs", "margin")
         arrays = {name: np.array([getattr(task, name) for task in tasks]) for name in names}
-        return cls(**arrays, asked=tuple(asked), which=np.array([asked[task.asked] for task in tasks]))
+        return cls(**arrays, goals=tuple(goals), goal=np.array([goals[task.goal] for task in tasks]))
 
     def second(self, task: Integers, raw: Array) -> Array:
         """Return x' (N, V) of raw points x (N, V) of the given tasks."""
@@ -107,12 +107,12 @@ class Tasks:
         # x' - x must be constant on the box also after rounding to float32: one value, or whole numbers below 2^24 as they are.
         moved = (self.offset != 0) & ~self.differs & (self.lower != self.upper)
         size = np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.offset) + np.abs(domain.offset)
-        plain = domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == np.floor(domain.offset))
-        plain = plain & (size < 2.0**24) & (self.offset == np.floor(self.offset))
+        unscaled = domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == np.floor(domain.offset))
+        unscaled = unscaled & (size < 2.0**24) & (self.offset == np.floor(self.offset))
         wrong = (
             (~finite | (self.lower > self.upper).any(axis=1), "its box is empty or not finite"),
             ((self.differs & (self.lower != self.upper)).any(axis=1), "a protected feature is not fixed in the box"),
-            ((moved & ~plain).any(axis=1), "the statement shifts a feature that the network does not take as it is"),
+            ((moved & ~unscaled).any(axis=1), "the statement shifts a feature that the network does not take as it is"),
         )
         return {task: text for mask, text in reversed(wrong) for task in np.flatnonzero(mask).tolist()}
 
@@ -123,15 +123,15 @@ def question_flaw(epsilon: float | None, scale: Scale, signs: Signs | None, netw
         return "the query has to name either the signs by which decisions flip, or an epsilon"
     if epsilon is not None and scale == "probability" and (values or network.link is Link.SHARES):
         return "the query is about gaps between probabilities, and the model gives values or shares of votes"
-    sensible = epsilon is None or (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf)
-    return signs_flaw(signs, network) if sensible else f"the query's epsilon {epsilon} is no gap"
+    valid = epsilon is None or (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf)
+    return signs_flaw(signs, network) if valid else f"the query's epsilon {epsilon} is no gap"
 
 
 def classes_of(network: Model) -> int:
     return network.outputs + 1 if network.ordered else network.outputs
 
 
-def asked_of(
+def stated_goal(
     goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Model, signs: Signs = "deployed"
 ) -> tuple[StatedGoal, Array]:
     """Return the goal for g = f_i - f_j, and the weights (n_N,) of g.

@@ -59,44 +59,44 @@ class Paths(Ends):
         blocks = np.flatnonzero(domain.one_hot)
         node, tree = ensemble.root, np.arange(count)
         low, high = np.full((count, n), -np.inf), np.full((count, n), np.inf)
-        threshold, found = _on_whole_numbers(ensemble, domain), []
+        threshold, leaves = _on_whole_numbers(ensemble, domain), []
         for _ in range(ensemble.depth + 1):
             column = ensemble.column[node]
-            done = column < 0
-            found.append((tree[done], node[done], low[done], high[done]))
-            node, tree, low, high, column = node[~done], tree[~done], low[~done], high[~done], column[~done]
-            at, limit = np.arange(len(node)), threshold[node]
+            is_leaf = column < 0
+            leaves.append((tree[is_leaf], node[is_leaf], low[is_leaf], high[is_leaf]))
+            node, tree, low, high, column = node[~is_leaf], tree[~is_leaf], low[~is_leaf], high[~is_leaf], column[~is_leaf]
+            index, limit = np.arange(len(node)), threshold[node]
             left, right = (low.copy(), high.copy()), (low, high)
-            left[1][at, column] = np.minimum(high[at, column], limit)
-            right[0][at, column] = np.maximum(low[at, column], limit)
+            left[1][index, column] = np.minimum(high[index, column], limit)
+            right[0][index, column] = np.maximum(low[index, column], limit)
             node = np.concatenate([ensemble.left[node], ensemble.right[node]])
             tree = np.tile(tree, 2)
             low, high = np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
-            some = np.asarray((low < high).all(axis=1))
-            node, tree, low, high = node[some], tree[some], low[some], high[some]
-        tree, node, low, high = (np.concatenate(one) for one in zip(*found, strict=True))
+            nonempty = np.asarray((low < high).all(axis=1))
+            node, tree, low, high = node[nonempty], tree[nonempty], low[nonempty], high[nonempty]
+        tree, node, low, high = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
         categories = np.zeros((len(tree), len(blocks), int(domain.width[blocks].max(initial=0))), dtype=bool)
         for b, v in enumerate(blocks.tolist()):
             block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
             one, zero = (np.asarray((low[:, block] < value) & (value <= high[:, block])) for value in (1.0, 0.0))
-            others = np.asarray(zero.sum(axis=1, keepdims=True) - zero == domain.width[v] - 1)
-            categories[:, b, : domain.width[v]] = one & others
-        every = cls(tree=tree, node=node, low=low[:, columns], high=high[:, columns], categories=categories)
+            rest_zero = np.asarray(zero.sum(axis=1, keepdims=True) - zero == domain.width[v] - 1)
+            categories[:, b, : domain.width[v]] = one & rest_zero
+        paths = cls(tree=tree, node=node, low=low[:, columns], high=high[:, columns], categories=categories)
         order = np.argsort(tree, kind="stable")
-        return every.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
+        return paths.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
 
     def meet(self, boxes: Ends, columns: Integers | None = None) -> Booleans:
         """Return (B, L) True where a box meets a leaf.   columns: those that count, None for all."""
         bits, ends = np.full((len(boxes), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(boxes), dtype=complex)
         for column in range(boxes.low.shape[1]) if columns is None else columns.tolist():   # close boxes share most of their ends
             ends.real, ends.imag = boxes.low[:, column], boxes.high[:, column]
-            few, which = np.unique(ends, return_inverse=True)
-            fits = (few.real[:, None] <= self.high[:, column]) & (few.imag[:, None] > self.low[:, column])
-            bits &= np.packbits(fits, axis=1)[which]
-        found = np.unpackbits(bits, axis=1, count=len(self.tree)).astype(bool)
+            unique, inverse = np.unique(ends, return_inverse=True)
+            fits = (unique.real[:, None] <= self.high[:, column]) & (unique.imag[:, None] > self.low[:, column])
+            bits &= np.packbits(fits, axis=1)[inverse]
+        mask = np.unpackbits(bits, axis=1, count=len(self.tree)).astype(bool)
         for b in range(self.categories.shape[1]):
-            found &= boxes.categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
-        return found
+            mask &= boxes.categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
+        return mask
 
 
 Both = tuple[Paths, Paths]
@@ -119,9 +119,9 @@ class TreeBounds:
     @cached_property
     def sizes(self) -> Array:
         """(m,) sums over the trees of the largest |value| of a leaf, and |base|."""
-        most = np.zeros((len(self.ensemble.root), self.ensemble.outputs))
-        np.maximum.at(most, self.paths.tree, np.abs(self.ensemble.value[self.paths.node]))
-        return np.asarray((most.sum(axis=0) + np.abs(self.ensemble.base)) * (1 + 2.0**-40))
+        largest = np.zeros((len(self.ensemble.root), self.ensemble.outputs))
+        np.maximum.at(largest, self.paths.tree, np.abs(self.ensemble.value[self.paths.node]))
+        return np.asarray((largest.sum(axis=0) + np.abs(self.ensemble.base)) * (1 + 2.0**-40))
 
     def float32_errors(self, margin: Array) -> Array:
         """Return (B,) bounds of the errors of margins (B, m) in any float32 evaluation, in any order of the sum: gamma_n times the
@@ -132,79 +132,79 @@ class TreeBounds:
         gamma = n * 2.0**-24 / (1 - n * 2.0**-24)
         weight = np.abs(margin)
         error = (gamma * self.sizes + n * 2.0**-120) * (1 + 2.0**-30)
-        two = np.where((weight > 0).sum(axis=1) > 1, 2.0**-23, 0.0)
-        return np.asarray((weight @ error + two * (weight @ (self.sizes + error))) * (1 + 2.0**-30))
+        difference = np.where((weight > 0).sum(axis=1) > 1, 2.0**-23, 0.0)
+        return np.asarray((weight @ error + difference * (weight @ (self.sizes + error))) * (1 + 2.0**-30))
 
     def least(
-        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
-        even: Array | None = None,
+        self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
+        needed: Array | None = None,
     ) -> Array:
         """Return lower bounds (N,) of  p . f(x) + q . f(x'), weights p, q (N, m) of the scores, over the boxes `box` (N,) of x and
-        x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) bounds up to this are evened out."""
-        found, place = np.full(len(box), -np.inf), np.zeros(len(first[0]), dtype=np.int64)
-        ends = [self._ends(*one) for one in (first, second)]
-        for at, paths in self._near(ends, *self._group(ends, np.arange(len(first[0])), (self.paths, self.paths))):
-            asked, place[at] = np.flatnonzero(np.isin(box, at)), np.arange(len(at))
-            near, limit = [one.take(at) for one in ends], None if even is None else even[asked]
-            found[asked] = self._least(near, paths, apart, place[box[asked]], p[asked], q[asked], limit)
-        return found
+        x', ends (B, n) each. differs: (n,) columns in which copies may differ.   needed: (N,) bounds up to this are evened out."""
+        bounds, place = np.full(len(box), -np.inf), np.zeros(len(first[0]), dtype=np.int64)
+        ends = [self._ends(*copy) for copy in (first, second)]
+        for group, paths in self._groups(ends, *self._group(ends, np.arange(len(first[0])), (self.paths, self.paths))):
+            rows, place[group] = np.flatnonzero(np.isin(box, group)), np.arange(len(group))
+            group_ends, limit = [copy.take(group) for copy in ends], None if needed is None else needed[rows]
+            bounds[rows] = self._least(group_ends, paths, differs, place[box[rows]], p[rows], q[rows], limit)
+        return bounds
 
-    def _group(self, ends: list[Ends], at: Integers, paths: Both) -> tuple[Integers, Both, int]:
+    def _group(self, ends: list[Ends], index: Integers, paths: Both) -> tuple[Integers, Both, int]:
         """Return boxes (G,), the leaves of each copy that their hull meets, and the number of pairs of these in all trees."""
-        one, two = (of.take(of.meet(boxes.take(at).hull)[0]) for of, boxes in zip(paths, ends, strict=True))
-        count = [np.bincount(of.tree, minlength=len(self.ensemble.root)) for of in (one, two)]
-        return at, (one, two), int(count[0] @ count[1])
+        first, second = (leaves.take(leaves.meet(boxes.take(index).hull)[0]) for leaves, boxes in zip(paths, ends, strict=True))
+        count = [np.bincount(leaves.tree, minlength=len(self.ensemble.root)) for leaves in (first, second)]
+        return index, (first, second), int(count[0] @ count[1])
 
-    def _near(self, ends: list[Ends], at: Integers, paths: Both, pairs: int) -> Iterator[tuple[Integers, Both]]:
+    def _groups(self, ends: list[Ends], index: Integers, paths: Both, pairs: int) -> Iterator[tuple[Integers, Both]]:
         """Yield a group of boxes in parts, with their leaves: halved along a column while one of its boxes has fewer pairs than its
         share of the group's."""
-        if pairs > PAIRS and len(at) > 1 and len(self.columns):
-            middle, high = ends[0].low[at] / 2 + ends[0].high[at] / 2, paths[0].high
+        if pairs > PAIRS and len(index) > 1 and len(self.columns):
+            middle, high = ends[0].low[index] / 2 + ends[0].high[index] / 2, paths[0].high
             column = ((high > middle.min(axis=0)) & (high < middle.max(axis=0))).sum(axis=0).argmax()
-            order = at[np.argsort(middle[:, column], kind="stable")]
-            if self._group(ends, order[len(at) // 2 :][:1], paths)[2] * len(at) < pairs:
+            order = index[np.argsort(middle[:, column], kind="stable")]
+            if self._group(ends, order[len(index) // 2 :][:1], paths)[2] * len(index) < pairs:
                 for half in np.array_split(order, 2):
-                    yield from self._near(ends, *self._group(ends, half, paths))
+                    yield from self._groups(ends, *self._group(ends, half, paths))
                 return
-        yield at, paths
+        yield index, paths
 
     def _least(
-        self, ends: list[Ends], paths: Both, apart: Booleans, box: Integers, p: Array, q: Array, even: Array | None
+        self, ends: list[Ends], paths: Both, differs: Booleans, box: Integers, p: Array, q: Array, needed: Array | None
     ) -> Array:
         """Return `least` of boxes of x and of x', which meet no other leaves than `paths`."""
-        found, own, moves = np.full(len(box), -np.inf), apart[self.domain.start[self.blocks]][:, None], apart[self.columns]
-        one, two, tree = _pairs(*paths, ~moves, np.flatnonzero(~own).tolist())
-        pair, other = paths[0].take(one), paths[1].take(two)
-        joint = replace(pair, low=np.where(moves, pair.low, np.maximum(pair.low, other.low)),   # x, and x' where both are one
-                        high=np.where(moves, pair.high, np.minimum(pair.high, other.high)),
-                        categories=pair.categories & (other.categories | own))
-        other, moved = replace(other, categories=other.categories | ~own), np.flatnonzero(moves)
+        bounds, blocks, moves = np.full(len(box), -np.inf), differs[self.domain.start[self.blocks]][:, None], differs[self.columns]
+        i, j, tree = _pairs(*paths, ~moves, np.flatnonzero(~blocks).tolist())
+        pair, twin = paths[0].take(i), paths[1].take(j)
+        joint = replace(pair, low=np.where(moves, pair.low, np.maximum(pair.low, twin.low)),   # x, and x' where both are one
+                        high=np.where(moves, pair.high, np.minimum(pair.high, twin.high)),
+                        categories=pair.categories & (twin.categories | blocks))
+        twin, free = replace(twin, categories=twin.categories | ~blocks), np.flatnonzero(moves)
         number = dict[bytes, int]()
-        which = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
-        adds = [self._whole(joint.node, other.node, np.frombuffer(weight)) for weight in number]
+        group = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
+        scaled = [self._scaled_terms(joint.node, twin.node, np.frombuffer(weight)) for weight in number]
         step = int(np.clip(4 * PAIRS // max(len(tree), 1), 16, TOGETHER))
         for start in range(0, len(ends[0]), step):
             part = slice(start, start + step)
-            asked = np.flatnonzero((box >= start) & (box < start + step))
-            around = [one.take(part) for one in ends]
-            near = [pairs.meet(boxes.hull, of)[0] for pairs, boxes, of in zip((joint, other), around, (None, moved), strict=True)]
+            block = np.flatnonzero((box >= start) & (box < start + step))
+            local = [copy.take(part) for copy in ends]
+            near = [pairs.meet(boxes.hull, only)[0] for pairs, boxes, only in zip((joint, twin), local, (None, free), strict=True)]
             kept = np.flatnonzero(near[0] & near[1])    # boxes with neighbouring numbers are close: few pairs
-            begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
-            if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
-                found[asked] = np.inf
+            starts = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
+            if len(starts) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
+                bounds[block] = np.inf
                 continue
-            both = joint.take(kept).meet(around[0]) & other.take(kept).meet(around[1], moved)
-            for weight in np.flatnonzero(np.bincount(which[asked])).tolist():
-                whole, base, unit = adds[weight]
-                rows = asked[which[asked] == weight]
-                least = np.minimum.reduceat(np.where(both[box[rows] - start], whole[kept], FAR), begin, axis=1)
-                nowhere = (least == FAR).any(axis=1)
-                found[rows] = np.where(nowhere, np.inf, _down(least.sum(axis=1) + base) * unit)     # at most 2^61 units
-                for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
-                    few = kept[both[box[n] - start]]
-                    cells = self._cells(joint, few, apart, ends[0].high[box[n]], ends[0].categories[box[n]])
-                    found[n] = max(found[n], _down(min(base + _evened(whole[few], tree[few], cells), int(FAR))) * unit)
-        return found
+            met = joint.take(kept).meet(local[0]) & twin.take(kept).meet(local[1], free)
+            for weight in np.flatnonzero(np.bincount(group[block])).tolist():
+                terms, base, unit = scaled[weight]
+                rows = block[group[block] == weight]
+                smallest = np.minimum.reduceat(np.where(met[box[rows] - start], terms[kept], FAR), starts, axis=1)
+                empty = (smallest == FAR).any(axis=1)
+                bounds[rows] = np.where(empty, np.inf, _down(smallest.sum(axis=1) + base) * unit)     # at most 2^61 units
+                for n in rows[bounds[rows] <= needed[rows]].tolist() if needed is not None else []:
+                    subset = kept[met[box[n] - start]]
+                    cells = self._cells(joint, subset, differs, ends[0].high[box[n]], ends[0].categories[box[n]])
+                    bounds[n] = max(bounds[n], _down(min(base + _evened(terms[subset], tree[subset], cells), int(FAR))) * unit)
+        return bounds
 
     def one_way(self, low: Array, high: Array) -> Booleans:
         """Return (B,) True if all rows of the box low, high (B, n), which holds one at least, take one path through every tree."""
@@ -212,75 +212,75 @@ class TreeBounds:
         return np.asarray(met.sum(axis=1) == len(self.ensemble.root))
 
     def _cells(
-        self, pairs: Paths, at: Integers, apart: Booleans, high: Array, some: Booleans
+        self, pairs: Paths, index: Integers, differs: Booleans, high: Array, allowed: Booleans
     ) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """Yield, for each variable that both copies share, which of its cells, up to `high` (n,) and among the categories `some`
-        (blocks, words), the pairs `at` (K,) hold: pairs with the first and the last one of a range."""
-        for v in np.flatnonzero(~apart[self.domain.start]).tolist():
+        """Yield, for each variable that both copies share, which of its cells, up to `high` (n,) and among the categories `allowed`
+        (blocks, words), the pairs `index` (K,) hold: pairs with the first and the last one of a range."""
+        for v in np.flatnonzero(~differs[self.domain.start]).tolist():
             for b in np.flatnonzero(self.blocks == v).tolist():
-                pair, cell = np.nonzero(pairs.categories[at, b] & some[b])
+                pair, cell = np.nonzero(pairs.categories[index, b] & allowed[b])
                 yield pair, cell, cell
             for c in np.flatnonzero(self.columns == self.domain.start[v]).tolist():
-                ends, last = np.unique(np.minimum(pairs.high[at, c], high[c]), return_inverse=True)
-                yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, c], side="right"), last.reshape(-1)
+                ends, last = np.unique(np.minimum(pairs.high[index, c], high[c]), return_inverse=True)
+                yield np.arange(len(last)), np.searchsorted(ends, pairs.low[index, c], side="right"), last.reshape(-1)
 
     def _ends(self, low: Array, high: Array) -> Ends:
         """Return boxes low, high (B, n) of all columns, with the categories that they leave, as bits."""
-        some = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
+        categories = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
         for b, (start, width) in enumerate(zip(self.domain.start[self.blocks], self.domain.width[self.blocks], strict=True)):
-            some[:, b, :width] = high[:, start : start + width] >= 1
-        return Ends(low=low[:, self.columns], high=high[:, self.columns], categories=some)
+            categories[:, b, :width] = high[:, start : start + width] >= 1
+        return Ends(low=low[:, self.columns], high=high[:, self.columns], categories=categories)
 
-    def _whole(self, leaf: Integers, other: Integers, weight: Array) -> tuple[Integers, int, float]:
+    def _scaled_terms(self, leaf: Integers, partner: Integers, weight: Array) -> tuple[Integers, int, float]:
         """Return the terms of pairs of leaves, by nodes (K,), and the base, in whole units, rounded down; and the unit."""
         m, size = self.ensemble.outputs, float(np.abs(weight) @ np.tile(self.sizes, 2))
         if not np.isfinite(size):   # no bound
             return np.zeros_like(leaf), 0, np.nan
         unit = 2.0 ** (np.ceil(np.log2(max(size, 1e-250))) - 60)
-        values, bases = (self.ensemble.value[leaf], self.ensemble.value[other]), np.tile(self.ensemble.base, 2)
+        values, bases = (self.ensemble.value[leaf], self.ensemble.value[partner]), np.tile(self.ensemble.base, 2)
         terms = [(float(weight[k]), values[k // m][:, k % m]) for k in range(2 * m)]
         base = at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
         return (np.floor(at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)
 
 
-def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:
-    """Return a lower bound of the sum, over trees, of the terms `whole` (K,) of the pairs that a row meets; tree (K,): their trees.
+def _evened(terms: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:
+    """Return a lower bound of the sum, over trees, of the terms `terms` (K,) of the pairs that a row meets; tree (K,): their trees.
 
     For each variable and each of its cells, every tree that uses it is given the mean of these trees' least terms there less its
     own least term, rounded down. All that trees are given adds up to at most 0, so the sum of their new minima is a bound of the
     sum itself. No row lies in a cell for which some tree has no pair; such cells, and pairs with no other cell, get `far`, which
     nothing else reaches. Cells that no pair of a tree tells apart are one stretch.
     """
-    value, far, begin = whole >> COARSE, FAR >> COARSE, np.flatnonzero(np.diff(tree, prepend=-1) != 0)
+    value, far, begin = terms >> COARSE, FAR >> COARSE, np.flatnonzero(np.diff(tree, prepend=-1) != 0)
     number = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(tree)))
     for pair, first, last in cells if len(begin) < 1 << 13 else ():
         starts = np.zeros((len(begin), last.max() + 1), dtype=bool)
         starts[number[pair], first] = True
         asks: Booleans = np.any(starts[:, 1:], axis=1)
-        mine = asks[number[pair]]
+        selected = asks[number[pair]]
         if asks.sum() < 2:
             continue
-        pair, first, last, starts = pair[mine], first[mine], last[mine], starts[asks]
+        pair, first, last, starts = pair[selected], first[selected], last[selected], starts[asks]
         row, starts[:, 0] = (np.cumsum(asks) - 1)[number[pair]], True
         place = np.cumsum(starts).reshape(starts.shape) - 1
         begins, ends = place[row, first], place[row, last] + 1
-        least = np.full(place[-1, -1] + 1, far)
-        np.minimum.at(least, ranges(begins, ends), np.repeat(value[pair], ends - begins))
-        least = least[place]
-        some = (least < far).all(axis=0)
-        apart = least[:, some].max(axis=1, initial=-far) - least[:, some].min(axis=1, initial=far) > SAME
-        if apart.sum() < 2:
+        smallest = np.full(place[-1, -1] + 1, far)
+        np.minimum.at(smallest, ranges(begins, ends), np.repeat(value[pair], ends - begins))
+        smallest = smallest[place]
+        covered = (smallest < far).all(axis=0)
+        varied = smallest[:, covered].max(axis=1, initial=-far) - smallest[:, covered].min(axis=1, initial=far) > SAME
+        if varied.sum() < 2:
             continue
-        least = np.where(apart[:, None], least - least[apart].sum(axis=0) // apart.sum(), 0)
-        least[:, ~some] = -4 * far      # corrections are less than twice `far`
-        stretches = np.append(np.minimum.reduceat(-least.reshape(-1), np.flatnonzero(starts)), 4 * far)
-        moved = np.zeros_like(value)
-        moved[pair] = 4 * far
-        np.minimum.at(moved, pair, np.minimum.reduceat(stretches, np.column_stack([begins, ends]).reshape(-1))[::2])
-        met = (moved < 4 * far) & (value < far)
-        if np.abs((value + moved)[met]).max(initial=0) >= far:
+        smallest = np.where(varied[:, None], smallest - smallest[varied].sum(axis=0) // varied.sum(), 0)
+        smallest[:, ~covered] = -4 * far      # corrections are less than twice `far`
+        stretches = np.append(np.minimum.reduceat(-smallest.reshape(-1), np.flatnonzero(starts)), 4 * far)
+        shifted = np.zeros_like(value)
+        shifted[pair] = 4 * far
+        np.minimum.at(shifted, pair, np.minimum.reduceat(stretches, np.column_stack([begins, ends]).reshape(-1))[::2])
+        finite = (shifted < 4 * far) & (value < far)
+        if np.abs((value + shifted)[finite]).max(initial=0) >= far:
             break
-        value = np.where(met, value + moved, far)
+        value = np.where(finite, value + shifted, far)
     return int(sum(np.minimum.reduceat(value, begin).tolist())) << COARSE
 
 
@@ -289,55 +289,55 @@ def _on_whole_numbers(ensemble: TreeEnsemble, domain: Domain) -> Array:
     if surely the same rows go left; else it stays."""
     threshold = ensemble.threshold.copy()
     for v in np.flatnonzero(domain.integer & ~domain.one_hot).tolist():
-        at = np.flatnonzero((ensemble.column == domain.start[v]) & np.isfinite(threshold))
-        alone, limit = domain.take(np.array([v])), threshold[at]
-        near = np.floor(limit * domain.scale[v] + domain.offset[v])
-        for raw in (near - 1, near, near + 1):
-            here, after = (alone.encode(one[:, None])[:, 0] for one in (raw, raw + 1))
-            threshold[at] = np.where((here <= limit) & (limit < after), here, threshold[at])
+        nodes = np.flatnonzero((ensemble.column == domain.start[v]) & np.isfinite(threshold))
+        single, limit = domain.take(np.array([v])), threshold[nodes]
+        nearest = np.floor(limit * domain.scale[v] + domain.offset[v])
+        for raw in (nearest - 1, nearest, nearest + 1):
+            column, next_column = (single.encode(value[:, None])[:, 0] for value in (raw, raw + 1))
+            threshold[nodes] = np.where((column <= limit) & (limit < next_column), column, threshold[nodes])
     return threshold
 
 
-def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> tuple[Integers, Integers, Integers]:
-    """Return the pairs of leaves of one tree that some row may meet, and their trees. alike: (n,) columns shared by both copies."""
-    found = []
-    columns = np.flatnonzero(alike & (np.isfinite(first.low) | np.isfinite(first.high)).any(axis=0)).tolist()
+def _pairs(first: Paths, second: Paths, equal: Booleans, shared: list[int]) -> tuple[Integers, Integers, Integers]:
+    """Return the pairs of leaves of one tree that some row may meet, and their trees. equal: (n,) columns shared by both copies."""
+    pairs = []
+    columns = np.flatnonzero(equal & (np.isfinite(first.low) | np.isfinite(first.high)).any(axis=0)).tolist()
     for tree in np.unique(first.tree).tolist():
-        mine, other = np.flatnonzero(first.tree == tree), np.flatnonzero(second.tree == tree)
-        step = max(1, PAIRS // max(len(other), 1))
-        for start in range(0, len(mine), step):
-            a = mine[start : start + step]
-            fits = np.ones((len(a), len(other)), dtype=bool)
+        leaves, partners = np.flatnonzero(first.tree == tree), np.flatnonzero(second.tree == tree)
+        step = max(1, PAIRS // max(len(partners), 1))
+        for start in range(0, len(leaves), step):
+            a = leaves[start : start + step]
+            fits = np.ones((len(a), len(partners)), dtype=bool)
             for column in columns:
-                fits &= first.low[a, column][:, None] < second.high[other, column]
-                fits &= second.low[other, column] < first.high[a, column][:, None]
+                fits &= first.low[a, column][:, None] < second.high[partners, column]
+                fits &= second.low[partners, column] < first.high[a, column][:, None]
             i, j = np.nonzero(fits)
-            meet = np.ones(len(i), dtype=bool)
+            compatible = np.ones(len(i), dtype=bool)
             for b in shared:
-                meet &= (first.categories[a[i], b] & second.categories[other[j], b]).any(axis=1)
-            found.append((a[i[meet]], other[j[meet]], np.full(int(meet.sum()), tree)))
-    nothing = (np.empty(0, dtype=np.int64),) * 3
-    one, two, tree_of = (np.concatenate(parts) for parts in zip(nothing, *found, strict=True))
-    return one, two, tree_of
+                compatible &= (first.categories[a[i], b] & second.categories[partners[j], b]).any(axis=1)
+            pairs.append((a[i[compatible]], partners[j[compatible]], np.full(int(compatible.sum()), tree)))
+    empty = (np.empty(0, dtype=np.int64),) * 3
+    first_leaf, second_leaf, tree_of = (np.concatenate(parts) for parts in zip(empty, *pairs, strict=True))
+    return first_leaf, second_leaf, tree_of
 
 
-def _down(whole: Integers | int) -> Array:
+def _down(number: Integers | int) -> Array:
     """Return whole numbers, at most 2^62, as float64, rounded down."""
-    near = np.asarray(whole, dtype=np.float64)
-    return np.where(near.astype(np.int64) > whole, np.nextafter(near, -np.inf), near)
+    rounded = np.asarray(number, dtype=np.float64)
+    return np.where(rounded.astype(np.int64) > number, np.nextafter(rounded, -np.inf), rounded)
 
 
 def at_most(terms: list[tuple[float, Array]]) -> Array:
     """Return lower bounds of the sums of factor times values; the sums themselves if float64 holds all intermediate results."""
-    total, lost = np.zeros(len(terms[0][1])), np.zeros(len(terms[0][1]))
+    total, error = np.zeros(len(terms[0][1])), np.zeros(len(terms[0][1]))
     for factor, values in terms:
         if factor == 0:
             continue
         product = factor * values
-        single = (float(np.float32(factor)) == factor) & (values.astype(np.float32) == values)     # 24 bits each
-        single |= (values == 0) | (abs(np.frexp(factor)[0]) == 0.5) & (np.abs(product) >= 2.0**-1000)     # a power of 2
+        is_exact = (float(np.float32(factor)) == factor) & (values.astype(np.float32) == values)     # 24 bits each
+        is_exact |= (values == 0) | (abs(np.frexp(factor)[0]) == 0.5) & (np.abs(product) >= 2.0**-1000)     # a power of 2
         added = total + product
-        back = added - total
-        inexact = np.where(single, 0.0, 2.0**-52 * np.abs(product) + 2.0**-1074)
-        lost, total = lost + inexact + np.abs((total - (added - back)) + (product - back)), added
-    return np.where(lost > 0, np.nextafter(total - lost * (1 + 2.0**-20), -np.inf), total)
+        recovered = added - total
+        inexact = np.where(is_exact, 0.0, 2.0**-52 * np.abs(product) + 2.0**-1074)
+        error, total = error + inexact + np.abs((total - (added - recovered)) + (product - recovered)), added
+    return np.where(error > 0, np.nextafter(total - error * (1 + 2.0**-20), -np.inf), total)

@@ -33,24 +33,24 @@ AT_ONCE = 256
 MOVED = {"fixed": np.equal, "increase": np.greater_equal, "decrease": np.less_equal}
 
 
-def check_centers(given: CentersCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+def check_centers(cert: CentersCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of group counterfactuals."""
-    started, count = time.perf_counter(), sum(len(proof.steps) for proof in given.groups.values())
-    flaw = next(given.misfits(network, schema), None) or _flaw(given, schema)
-    reasons = list(_confirm(given, network, schema, batches)) if flaw is None else [flaw]
+    started, count = time.perf_counter(), sum(len(proof.steps) for proof in cert.groups.values())
+    flaw = next(cert.misfits(network, schema), None) or _flaw(cert, schema)
+    reasons = list(_confirm(cert, network, schema, batches)) if flaw is None else [flaw]
     rejections = [Rejection(proof=None, reason=reason) for reason in reasons]
-    return CheckReport.of(rejections, proofs=len(given.groups), leaves=count, started=started, extent=given.extent, unit="groups")
+    return CheckReport.of(rejections, proofs=len(cert.groups), leaves=count, started=started, extent=cert.extent, unit="groups")
 
 
-def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
-    query, count = given.query, len(given.rows)
+def _flaw(cert: CentersCertificate, schema: InputSpace) -> str | None:
+    query, count = cert.query, len(cert.rows)
     if set(query.changes) != {feature.name for feature in schema.features}:
         return "the query must say of every feature of the schema how it may move"
     if count > MOST_ROWS:
         return f"its table has {count:,} rows, more than the {MOST_ROWS:,} whose graph is closed here"
-    if not schema.domain.within(given.rows).all():
+    if not schema.domain.within(cert.rows).all():
         return "a row of its table lies outside the declared domain"
-    if not set(given.groups) <= set(query.asked) or len(given.groups) + given.undecided != len(query.asked):
+    if not set(cert.groups) <= set(query.asked) or len(cert.groups) + cert.undecided != len(query.asked):
         return "its groups are not those that were asked about, or left undecided"
     for name, rows in query.asked.items():
         if len(set(rows)) < len(rows) or max(rows, default=0) >= count:
@@ -58,14 +58,14 @@ def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
     return None
 
 
-def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, batches: Batches) -> Iterator[str]:
+def _confirm(cert: CentersCertificate, network: Model, schema: InputSpace, batches: Batches) -> Iterator[str]:
     """Yield the flaw of each group whose proof fails."""
-    favoured = _favoured(given.rows, network, schema)
+    favoured = _favoured(cert.rows, network, schema)
     if favoured is None:
         yield "decisions of a smooth model are not exact: there is no such certificate of one"
         return
-    flaw_of = partial(_checked, given, favoured, _points(given, schema), _edges(given, schema))
-    yield from (flaw for flaw in batches(flaw_of, zip(given.groups, strict=True), len(given.groups)) if flaw is not None)
+    flaw_of = partial(_checked, cert, favoured, _points(cert, schema), _edges(cert, schema))
+    yield from (flaw for flaw in batches(flaw_of, zip(cert.groups, strict=True), len(cert.groups)) if flaw is not None)
 
 
 def _favoured(rows: Array, network: Model, schema: InputSpace) -> Booleans | None:
@@ -73,20 +73,20 @@ def _favoured(rows: Array, network: Model, schema: InputSpace) -> Booleans | Non
     judge = schema.judges(network)
     if not judge.piecewise_linear:
         return None
-    above = []
+    positive = []
     for start in range(0, len(rows), AT_ONCE):
         logits = judge.forward(exact(schema.domain.encode(rows[start : start + AT_ONCE])))
         margin = logits[:, 0] if judge.outputs == 1 else logits[:, 1] - logits[:, 0]
-        above.append(margin.sign > 0)
-    return np.asarray(np.concatenate(above) == (schema.outcome.good == 1))
+        positive.append(margin.sign > 0)
+    return np.asarray(np.concatenate(positive) == (schema.outcome.good == 1))
 
 
-def _points(given: CentersCertificate, schema: InputSpace) -> Array:
+def _points(cert: CentersCertificate, schema: InputSpace) -> Array:
     """Return (N, p) coordinates."""
     columns = []
     for v, feature in enumerate(schema.features):
-        value, words = given.rows[:, v], len(feature.categories or ())
-        ordered = feature.ordered or given.query.changes[feature.name] in ("increase", "decrease")
+        value, words = cert.rows[:, v], len(feature.categories or ())
+        ordered = feature.ordered or cert.query.changes[feature.name] in ("increase", "decrease")
         if words > 2 and not ordered:
             columns.append((value[:, None] == np.arange(words)).astype(np.float64))
             continue
@@ -95,116 +95,116 @@ def _points(given: CentersCertificate, schema: InputSpace) -> Array:
     return np.concatenate(columns, axis=1)
 
 
-def _edges(given: CentersCertificate, schema: InputSpace) -> np.ndarray:
+def _edges(cert: CentersCertificate, schema: InputSpace) -> np.ndarray:
     """Return (N, N) float32, 1 where the first may become the second in one move."""
-    points, limit = _points(given, schema), up_to(given.query.eps)
+    points, limit = _points(cert, schema), up_to(cert.query.eps)
     edges = np.zeros((len(points), len(points)), dtype=np.float32)
     for i, point in enumerate(points):
         ok = np.sqrt(((points - point) ** 2).sum(axis=1)) <= limit
         for v, feature in enumerate(schema.features):
-            change, before, after = given.query.changes[feature.name], given.rows[i, v], given.rows[:, v]
+            change, before, after = cert.query.changes[feature.name], cert.rows[i, v], cert.rows[:, v]
             if change != "free":
                 ok &= MOVED[change](after, before)
             if change != "fixed" and feature.moves is not None:
                 names = feature.categories or ()
-                to = feature.moves.get(names[int(before)])
-                ok &= True if to is None else np.isin(after, [before, *(names.index(name) for name in to)])
+                targets = feature.moves.get(names[int(before)])
+                ok &= True if targets is None else np.isin(after, [before, *(names.index(name) for name in targets)])
         edges[i] = ok
     return edges
 
 
-def _checked(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> tuple[int, str | None]:
-    flaw = _group_flaw(given, favoured, points, edges, name)
+def _checked(cert: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> tuple[int, str | None]:
+    flaw = _group_flaw(cert, favoured, points, edges, name)
     return 1, flaw and f"group {name!r}: {flaw}"
 
 
-def _group_flaw(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> str | None:
-    query, proof, candidates = given.query, given.groups[name], np.flatnonzero(favoured)
-    asked = np.unique(np.array(query.asked[name], dtype=np.int64))
-    if favoured[asked].any():
+def _group_flaw(cert: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> str | None:
+    query, proof, candidates = cert.query, cert.groups[name], np.flatnonzero(favoured)
+    rows = np.unique(np.array(query.asked[name], dtype=np.int64))
+    if favoured[rows].any():
         return "somebody asked about is decided favourably"
-    reached = np.zeros((len(asked), len(points)), dtype=bool)
-    reached[np.arange(len(asked)), asked] = True
+    reached = np.zeros((len(rows), len(points)), dtype=bool)
+    reached[np.arange(len(rows)), rows] = True
     while True:
-        more = reached | ((reached.astype(np.float32) @ edges) > 0)
-        if (more == reached).all():
+        extended = reached | ((reached.astype(np.float32) @ edges) > 0)
+        if (extended == reached).all():
             break
-        reached = more
+        reached = extended
     people = reached[:, candidates].any(axis=1)
     if not people.any():
         return "nobody in it can reach a row that is decided favourably"
-    own, feasible = points[asked[people]], reached[people][:, candidates]
-    cost = np.array([np.sqrt(((points[candidates] - point) ** 2).sum(axis=1)) for point in own])
+    positions, feasible = points[rows[people]], reached[people][:, candidates]
+    cost = np.array([np.sqrt(((points[candidates] - point) ** 2).sum(axis=1)) for point in positions])
     cost = np.where(feasible, cost, np.inf)
     chosen = np.array(proof.chosen, dtype=np.int64)
     if len(chosen) > query.k or len(set(proof.chosen)) < len(chosen) or not np.isin(chosen, candidates).all():
         return f"it chooses more than {query.k} rows, or one twice, or one that is not decided favourably"
     limit = proof.value if query.max_cost is None else query.max_cost
-    paid = cost[:, np.searchsorted(candidates, chosen)].min(axis=1, initial=np.inf)
-    covered = int((paid <= up_to(limit)).sum())
+    costs = cost[:, np.searchsorted(candidates, chosen)].min(axis=1, initial=np.inf)
+    covered = int((costs <= up_to(limit)).sum())
     if query.max_cost is None:
-        target = max(int(np.ceil(query.coverage * len(own) - NEAR)), 1)
-        stated, near = target, up_to(cost) < limit
+        target = max(int(np.ceil(query.coverage * len(positions) - NEAR)), 1)
+        stated, covers = target, up_to(cost) < limit
     else:
-        stated, near = int(proof.value), cost <= up_to(limit)
+        stated, covers = int(proof.value), cost <= up_to(limit)
         target = stated + 1
     if stated != proof.value and query.max_cost is not None:
         return "it states no whole number of people"
     if covered < stated:
         return f"its choice covers {covered} people, not {stated}"
-    return _tree_flaw(near, query.k, target, proof)
+    return _tree_flaw(covers, query.k, target, proof)
 
 
-def _tree_flaw(near: Booleans, k: int, target: int, proof: GroupProof) -> str | None:
+def _tree_flaw(covers: Booleans, k: int, target: int, proof: GroupProof) -> str | None:
     """Return why the steps do not show that no k columns of a table (F, C) cover `target` rows, or None."""
-    kept: Booleans = np.asarray(near.any(axis=0))
+    maximal: Booleans = np.asarray(covers.any(axis=0))
     pairs = np.array(proof.contained, dtype=np.int64).reshape(-1, 2)
-    if (pairs >= near.shape[1]).any() or len(np.unique(pairs[:, 0])) < len(pairs) or np.isin(pairs[:, 1], pairs[:, 0]).any():
+    if (pairs >= covers.shape[1]).any() or len(np.unique(pairs[:, 0])) < len(pairs) or np.isin(pairs[:, 1], pairs[:, 0]).any():
         return "a candidate that is left out is contained in none that stays"
-    if (near[:, pairs[:, 0]] & ~near[:, pairs[:, 1]]).any():
+    if (covers[:, pairs[:, 0]] & ~covers[:, pairs[:, 1]]).any():
         return "a candidate is left out that is not contained in another"
-    kept[pairs[:, 0]] = False
-    table, need, one = near.astype(np.float64), target << UNIT, 1 << UNIT
-    branches = [(kept, np.zeros(len(near), dtype=bool), k)]
+    maximal[pairs[:, 0]] = False
+    table, need, one = covers.astype(np.float64), target << UNIT, 1 << UNIT
+    branches = [(maximal, np.zeros(len(covers), dtype=bool), k)]
     for number, step in enumerate(proof.steps):
-        if not branches or len(step.multipliers) != len(near):
-            return f"step {number} belongs to no branch, or has not one multiplier for each of the {len(near)} people"
-        alive, covered, left = branches.pop()
-        columns = np.flatnonzero(alive)
-        some = table[:, columns]
-        open_ = ~covered & some.any(axis=1)
-        units = np.where(open_, np.array(step.multipliers, dtype=np.float64), 0.0)
-        sums = units @ some
+        if not branches or len(step.multipliers) != len(covers):
+            return f"step {number} belongs to no branch, or has not one multiplier for each of the {len(covers)} people"
+        candidates, covered, left = branches.pop()
+        columns = np.flatnonzero(candidates)
+        subtable = table[:, columns]
+        uncovered = ~covered & subtable.any(axis=1)
+        units = np.where(uncovered, np.array(step.multipliers, dtype=np.float64), 0.0)
+        sums = units @ subtable
         largest = -np.sort(-sums)[:left] if left else np.empty(0)
-        total = int(covered.sum()) * one + int(open_.sum()) * one - int(units.sum()) + int(largest.sum())
+        total = int(covered.sum()) * one + int(uncovered.sum()) * one - int(units.sum()) + int(largest.sum())
         if step.split == -1:
             if total >= need:
                 return f"step {number} closes a branch that may cover {total / one:.3f}, not fewer than {target}"
             continue
-        least = int(largest[-1]) if len(largest) == left > 0 else 0
-        alive = alive.copy()
-        alive[columns[total - np.maximum(least - sums, 0) < need]] = False
+        smallest = int(largest[-1]) if len(largest) == left > 0 else 0
+        candidates = candidates.copy()
+        candidates[columns[total - np.maximum(smallest - sums, 0) < need]] = False
         if step.split == -2:
-            branches.append((alive, covered, left))
+            branches.append((candidates, covered, left))
             continue
-        if left == 0 or step.split >= len(alive) or not alive[step.split]:
+        if left == 0 or step.split >= len(candidates) or not candidates[step.split]:
             return f"step {number} decides on a candidate that is not open"
-        alive[step.split] = False
-        branches += [(alive, covered, left), (alive, covered | near[:, step.split], left - 1)]
+        candidates[step.split] = False
+        branches += [(candidates, covered, left), (candidates, covered | covers[:, step.split], left - 1)]
     return f"{len(branches)} branches are left open" if branches else None
 
 
-def _statement(given: CentersCertificate, schema: InputSpace, network: Model) -> str:
+def _statement(cert: CentersCertificate, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
-    query, parts = given.query, []
-    for name, proof in given.groups.items():
-        least, most = f"the largest cost is at least {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"
-        parts.append(f"{name!r}: {least if query.max_cost is None else most}, reached with {len(proof.chosen)} chosen")
+    query, parts = cert.query, []
+    for name, proof in cert.groups.items():
+        costs, counts = f"the largest cost is at least {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"
+        parts.append(f"{name!r}: {costs if query.max_cost is None else counts}, reached with {len(proof.chosen)} chosen")
     cover = f"cover at least the share {exactly(query.coverage)} of those who can be helped"
-    aim = cover if query.max_cost is None else f"cost at most {exactly(query.max_cost)}"
+    goal = cover if query.max_cost is None else f"cost at most {exactly(query.max_cost)}"
     moves = ", ".join(f"{name} {change}" for name, change in query.changes.items() if change != "free") or "all features free"
     return (
-        f"It states: of all choices of at most {query.k} rows of its table of {len(given.rows):,} that {aim} ({schema.positive}; "
+        f"It states: of all choices of at most {query.k} rows of its table of {len(cert.rows):,} that {goal} ({schema.positive}; "
         f"moves of at most {exactly(query.eps)}; {moves}), none is better (costs within 1e-9). "
         f"By the file's own names of the groups: {'; '.join(parts)}."
     )

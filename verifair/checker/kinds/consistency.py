@@ -42,32 +42,32 @@ PAIRS_AT_ONCE, LEAVES_AT_ONCE, SLICES_AT_ONCE = 64, 256, 1024
 """Pairs whose leaves, leaves whose explanations, and slices whose forms are in memory at once."""
 
 
-def check_consistency(given: ConsistencyCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+def check_consistency(cert: ConsistencyCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of explanation consistency."""
     network = schema.judges(network).require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
-    found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
-    leaves = sum(int((tree.feature == -1).sum()) for tree in given.trees)
-    if not found:
-        outside = np.flatnonzero(~(schema.domain.within(given.rows) & schema.domain.within(given.counterparts)))
-        found = [Rejection(proof=int(k), reason="a row lies outside the declared domain") for k in outside]
-        inside = np.setdiff1d(np.arange(len(given)), outside)
+    rejections = [Rejection(proof=None, reason=reason) for reason in _misfits(cert, network, schema)]
+    leaves = sum(int((tree.feature == -1).sum()) for tree in cert.trees)
+    if not rejections:
+        outside = np.flatnonzero(~(schema.domain.within(cert.rows) & schema.domain.within(cert.counterparts)))
+        rejections = [Rejection(proof=int(k), reason="a row lies outside the declared domain") for k in outside]
+        inside = np.setdiff1d(np.arange(len(cert)), outside)
         parts = np.split(inside, np.arange(PAIRS_AT_ONCE, len(inside), PAIRS_AT_ONCE))
-        for reasons in batches(partial(_flaws, given, network, schema), zip(parts, strict=True), len(inside)):
-            found += [Rejection(proof=pair, reason=reason) for pair, reason in reasons.items()]
-    return CheckReport.of(found, proofs=len(given), leaves=leaves, started=started, extent=given.extent, unit="pairs")
+        for reasons in batches(partial(_flaws, cert, network, schema), zip(parts, strict=True), len(inside)):
+            rejections += [Rejection(proof=pair, reason=reason) for pair, reason in reasons.items()]
+    return CheckReport.of(rejections, proofs=len(cert), leaves=leaves, started=started, extent=cert.extent, unit="pairs")
 
 
-def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace) -> Iterator[str]:
+def _misfits(cert: ConsistencyCertificate, network: Network, schema: InputSpace) -> Iterator[str]:
     """Yield reasons to reject the file without a look at its pairs."""
-    yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
-    stated = np.column_stack([given.rows, given.counterparts, given.baseline])
-    if len(np.unique(stated, axis=0)) < len(given):
+    yield from cert.misfits(network, schema, None if len(cert) else "it holds no pairs")
+    stated = np.column_stack([cert.rows, cert.counterparts, cert.baseline])
+    if len(np.unique(stated, axis=0)) < len(cert):
         yield "a pair stands in it twice"
-    if given.query.epsilon != EPSILON:
-        yield f"its score has epsilon = {given.query.epsilon:g} in the norms, expected {EPSILON:g}"
-    if schema.domain.columns == network.inputs and len(given) and given.baselines.shape[1] != network.inputs:
-        yield f"its baselines have {given.baselines.shape[1]} columns, the network takes {network.inputs}"
+    if cert.query.epsilon != EPSILON:
+        yield f"its score has epsilon = {cert.query.epsilon:g} in the norms, expected {EPSILON:g}"
+    if schema.domain.columns == network.inputs and len(cert) and cert.baselines.shape[1] != network.inputs:
+        yield f"its baselines have {cert.baselines.shape[1]} columns, the network takes {network.inputs}"
 
 
 def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
@@ -77,31 +77,31 @@ def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
     moves = [f.numeric and f.change != "fixed" and not f.protected for f in schema.features]
     step = delta * np.array([f.unit or 0.0 if moving else 0.0 for f, moving in zip(schema.features, moves, strict=True)])
     # Real values within half a unit in the last place of float32, 2^-24, may be the same network input as the row's.
-    unseen = 2.0**-23 * np.abs(rows - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(rows) + step)
-    lower = np.where(domain.integer, np.ceil(rows - step), rows - step - unseen)
-    upper = np.where(domain.integer, np.floor(rows + step), rows + step + unseen)
+    rounding = 2.0**-23 * np.abs(rows - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(rows) + step)
+    lower = np.where(domain.integer, np.ceil(rows - step), rows - step - rounding)
+    upper = np.where(domain.integer, np.floor(rows + step), rows + step + rounding)
     lower, upper = np.maximum(lower, domain.lower), np.minimum(upper, domain.upper)
     return np.where(step > 0, lower, rows), np.where(step > 0, upper, rows)
 
 
-def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[int, dict[int, str]]:
+def _flaws(cert: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[int, dict[int, str]]:
     """Return the number of these pairs, and the reason for each one that is rejected."""
     domain, reasons = schema.domain, dict[int, str]()
-    near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
-    lower, upper = (np.concatenate([box[end] for box in near], axis=1) for end in (0, 1))
-    whose, found = list[int](), [np.empty((0, 2, 2 + 2 * domain.variables))]
+    boxes = [_near(schema, rows[pairs], cert.query.delta) for rows in (cert.rows, cert.counterparts)]
+    lower, upper = (np.concatenate([box[end] for box in boxes], axis=1) for end in (0, 1))
+    owners, parts = list[int](), [np.empty((0, 2, 2 + 2 * domain.variables))]
     for k, pair in enumerate(pairs.tolist()):
-        leaves = _leaves(given.trees[pair], int(given.baseline[pair]), Regions.whole(lower[k], upper[k]), domain)
+        leaves = _leaves(cert.trees[pair], int(cert.baseline[pair]), Regions.whole(lower[k], upper[k]), domain)
         if isinstance(leaves, str):
             reasons[pair] = leaves
         else:
-            whose += [pair] * len(leaves)
-            found.append(leaves)
-    every = np.concatenate(found)
-    for start in range(0, len(every), LEAVES_AT_ONCE):
+            owners += [pair] * len(leaves)
+            parts.append(leaves)
+    all_leaves = np.concatenate(parts)
+    for start in range(0, len(all_leaves), LEAVES_AT_ONCE):
         part = slice(start, start + LEAVES_AT_ONCE)
-        for pair, (one, two) in zip(whose[part], _explained(given, network, domain, every[part]), strict=True):
-            flaw = leaf_flaw(one, two, given.query.threshold)
+        for pair, (first, second) in zip(owners[part], _explained(cert, network, domain, all_leaves[part]), strict=True):
+            flaw = leaf_flaw(first, second, cert.query.threshold)
             if flaw is not None:
                 reasons.setdefault(pair, flaw)
     return len(pairs), reasons
@@ -110,11 +110,11 @@ def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, 
 def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array | str:
     """Return the leaves (L, 2, 2 + 2 V) of a tree, or why it is invalid. Each side of a leaf has its slices, its baseline, and the
     ends of its raw box."""
-    both = domain.take(np.tile(np.arange(domain.variables), 2))
-    found = leaf_regions(tree.feature, tree.cut, root, both) if tree.misfit is None else tree.misfit
-    if isinstance(found, str):
-        return found
-    nodes, regions = found
+    pair_domain = domain.take(np.tile(np.arange(domain.variables), 2))
+    decoded = leaf_regions(tree.feature, tree.cut, root, pair_domain) if tree.misfit is None else tree.misfit
+    if isinstance(decoded, str):
+        return decoded
+    nodes, regions = decoded
     if not (np.isin(tree.index, [0, 1]).all() and np.isin(tree.value, 2 ** np.arange(MOST_SLICES.bit_length())).all()):
         return f"a leaf has other multipliers than two numbers of slices, powers of 2 up to {MOST_SLICES}"
     slices = np.full((len(tree.feature), 2, 1), float(SLICES))
@@ -124,30 +124,30 @@ def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array |
 
 
 def _explained(
-    given: ConsistencyCertificate, network: Network, domain: Domain, leaves: Array
+    cert: ConsistencyCertificate, network: Network, domain: Domain, leaves: Array
 ) -> list[tuple[ExplanationBounds, ExplanationBounds]]:
     """Return the explanations of both sides of leaves (L, 2, 2 + 2 V); a side that several leaves share is bounded once."""
-    sides, which = np.unique(leaves.reshape(2 * len(leaves), -1), axis=0, return_inverse=True)
+    sides, inverse = np.unique(leaves.reshape(2 * len(leaves), -1), axis=0, return_inverse=True)
     (slices, baseline), (lower, upper) = sides[:, :2].astype(int).T, np.split(sides[:, 2:], 2, axis=1)
     margin = np.ones(1) if network.outputs == 1 else np.array([-1.0, 1.0])
-    found: list[ExplanationBounds] = []
-    while len(found) < len(sides):  # in the order of the slices
-        count = int(slices[len(found)])
-        last = min(len(found) + max(1, SLICES_AT_ONCE // count), int(np.searchsorted(slices, count, side="right")))
-        part = slice(len(found), last)
+    explanations: list[ExplanationBounds] = []
+    while len(explanations) < len(sides):  # in the order of the slices
+        count = int(slices[len(explanations)])
+        last = min(len(explanations) + max(1, SLICES_AT_ONCE // count), int(np.searchsorted(slices, count, side="right")))
+        part = slice(len(explanations), last)
         box = domain.box(lower[part], upper[part])
-        found += explanation_bounds(network, margin, given.baselines[baseline[part]], *box, count)
-    ordered = [found[k] for k in which.ravel().tolist()]
+        explanations += explanation_bounds(network, margin, cert.baselines[baseline[part]], *box, count)
+    ordered = [explanations[k] for k in inverse.ravel().tolist()]
     return list(zip(ordered[::2], ordered[1::2], strict=True))
 
 
-def leaf_flaw(one: ExplanationBounds, two: ExplanationBounds, threshold: float) -> str | None:
+def leaf_flaw(first: ExplanationBounds, second: ExplanationBounds, threshold: float) -> str | None:
     """Return why the explanations of two boxes do not prove the same decision for similar reasons on all their rows, or None."""
-    if one.decision is None or two.decision is None:
+    if first.decision is None or second.decision is None:
         return "the decision is not confirmed"
-    if one.decision != two.decision:
+    if first.decision != second.decision:
         return "the decisions differ within the neighbourhood"
-    return None if surely_near(one, two, threshold, EPSILON) else "the score is not confirmed"
+    return None if surely_near(first, second, threshold, EPSILON) else "the score is not confirmed"
 
 
 SHARE = 2.0**-40
@@ -205,28 +205,28 @@ def explanation_bounds(
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = room * rounding_unit(network)
         ends = np.arange(slices + 1) / slices
-        inside = _walked(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
-        _, least, most = _walked(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)
-        gradient, columns, whose = _pulled(network, margin, inside[0], len(low) * slices, slices)
+        walked = _walked(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
+        _, margin_low, margin_high = _walked(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)
+        gradient, columns, owner = _pulled(network, margin, walked[0], len(low) * slices, slices)
         size = np.abs(margin) @ np.abs(network.layers[-1].weight)
         for layer in reversed(network.layers[:-1]):
             size = size @ np.abs(layer.weight) + TINY
         error = (16 * len(network.layers) ** 2 * eps + slices * 2.0**-50) * size + TINY
         middle, reach = _middle(low, high)
-        found = []
+        explanations = []
         for k in range(len(low)):
-            decision = 1 if least[k] > 0 else 0 if most[k] <= 0 else None
-            found.append(_explanation(gradient[k], columns[whose == k], error, middle[k] - baseline[k], reach[k], decision))
-        return found
+            decision = 1 if margin_low[k] > 0 else 0 if margin_high[k] <= 0 else None
+            explanations.append(_explanation(gradient[k], columns[owner == k], error, middle[k] - baseline[k], reach[k], decision))
+        return explanations
 
 
 def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: float, epsilon: float) -> bool:
     """Return True if every score between the two is below the threshold."""
     with np.errstate(all="ignore"):
-        least = min(first.least, second.least)
-        if not least > 0:
+        smallest = min(first.least, second.least)
+        if not smallest > 0:
             return False
-        allowed = threshold * (1 - 2.0**-40) - epsilon / (2 * (least + epsilon))
+        allowed = threshold * (1 - 2.0**-40) - epsilon / (2 * (smallest + epsilon))
         if not allowed > 0:
             return False
         kappa = 1 - 2 * allowed**2 + 2.0**-50
@@ -237,8 +237,8 @@ def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: 
             return False
         linear = np.abs(v @ (c2 - kappa * q * c)).sum() + np.abs(v2 @ (c - kappa / q * c2)).sum()
         mixed = abs(kappa) * rho * rho2 if kappa < 0 else kappa / 2 * (q * rho**2 + rho2**2 / q)
-        one, two = np.abs(c).sum() + np.abs(v).sum(), np.abs(c2).sum() + np.abs(v2).sum()
-        slack = 64 * 2.0**-52 * (len(c) + len(v) + len(v2) + 32) * (one * two + q * one**2 + two**2 / q)
+        size, size2 = np.abs(c).sum() + np.abs(v).sum(), np.abs(c2).sum() + np.abs(v2).sum()
+        slack = 64 * 2.0**-52 * (len(c) + len(v) + len(v2) + 32) * (size * size2 + q * size**2 + size2**2 / q)
         slack += 4 * (first.rest * norm2 + second.rest * norm)
         return bool(c @ c2 - kappa * norm * norm2 - linear - (rho * rho2 + mixed) * (1 + 2.0**-45) - slack > 0)
 
@@ -254,11 +254,11 @@ def _walked(
     slopes = np.zeros((boxes, count, len(moving) + 1, network.inputs))
     slopes[:, :, np.arange(len(moving)), moving] = end[:, None] * reach[:, None, moving]
     slopes[:, :, -1, :] = ((end - start) / 2)[:, None] * (middle - baseline)[:, None, :]
-    at = baseline[:, None, :] + ((start + end) / 2)[:, None] * (middle - baseline)[:, None, :]
-    rough = 2.0**-50 * (np.abs(low) + np.abs(high) + 2 * np.abs(baseline))
+    centre = baseline[:, None, :] + ((start + end) / 2)[:, None] * (middle - baseline)[:, None, :]
+    error = 2.0**-50 * (np.abs(low) + np.abs(high) + 2 * np.abs(baseline))
     z = _Forms(
-        slopes=slopes.transpose(0, 1, 3, 2).reshape(boxes * count, network.inputs, -1), middle=at.reshape(boxes * count, -1),
-        e=np.repeat(rough, count, axis=0),
+        slopes=slopes.transpose(0, 1, 3, 2).reshape(boxes * count, network.inputs, -1), middle=centre.reshape(boxes * count, -1),
+        e=np.repeat(error, count, axis=0),
     )
     masks = []
     for layer in network.layers[:-1]:
@@ -288,27 +288,27 @@ def _image(weight: Array, bias: Array, y: _Forms, eps: float) -> _Forms:
 
 def _activated(a: _Forms, lower: Array, upper: Array, slope: Array) -> _Forms:
     """Return the forms of y = s a + (1 - s) r with r = lam a + mu +- mu."""
-    bends = ~((lower > 0) | (upper < 0))
-    width = np.where(bends & (upper > lower), upper - lower, 1.0)
-    lam = np.where(lower > 0, 1.0, np.where(bends, np.clip(upper / width, 0.0, 1.0), 0.0))
-    most = np.where(bends, np.maximum(np.maximum(-lam * lower, upper - lam * upper), 0.0), 0.0)
-    factor, mu = slope + (1 - slope) * lam, (1 - slope) * most / 2
+    unstable = ~((lower > 0) | (upper < 0))
+    width = np.where(unstable & (upper > lower), upper - lower, 1.0)
+    lam = np.where(lower > 0, 1.0, np.where(unstable, np.clip(upper / width, 0.0, 1.0), 0.0))
+    width2 = np.where(unstable, np.maximum(np.maximum(-lam * lower, upper - lam * upper), 0.0), 0.0)
+    factor, mu = slope + (1 - slope) * lam, (1 - slope) * width2 / 2
     return _Forms(slopes=a.slopes * factor[:, :, None], middle=a.middle * factor + mu, e=(a.e * factor + mu) * (1 + 2.0**-48))
 
 
 def _mask(a: _Forms, lower: Array, upper: Array, slope: Array, eps: float) -> _Mask:
-    still = np.abs(a.slopes[:, :, :-1]).sum(axis=2) + a.e + eps * a.size
+    spread = np.abs(a.slopes[:, :, :-1]).sum(axis=2) + a.e + eps * a.size
     rise = a.slopes[:, :, -1]
-    on = _positive(a.middle - still - rise, a.middle - still + rise)
-    off = _positive(-a.middle - still - rise, -a.middle - still + rise)
-    sure, never = lower > 0, upper < 0
-    bends = ~(sure | never) & (slope < 1)
-    from_, to = np.maximum(on - SHARE, 0.0), np.minimum(1 - off + SHARE, 1.0)
-    middle = slope + (1 - slope) * (from_ + to) / 2
-    q = np.where(bends, middle, np.where(sure, 1.0, slope))
+    active_share = _positive(a.middle - spread - rise, a.middle - spread + rise)
+    inactive_share = _positive(-a.middle - spread - rise, -a.middle - spread + rise)
+    active, inactive = lower > 0, upper < 0
+    unstable = ~(active | inactive) & (slope < 1)
+    lowest, highest = np.maximum(active_share - SHARE, 0.0), np.minimum(1 - inactive_share + SHARE, 1.0)
+    middle = slope + (1 - slope) * (lowest + highest) / 2
+    q = np.where(unstable, middle, np.where(active, 1.0, slope))
     return _Mask(
-        q=q, half=np.where(bends, (1 - slope) * np.maximum(to - from_, 0.0) / 2 + SHARE, 0.0),
-        wide=np.where(bends, np.maximum(q - slope, 1 - q) + SHARE, 0.0), top=np.where(bends | sure, 1.0, slope),
+        q=q, half=np.where(unstable, (1 - slope) * np.maximum(highest - lowest, 0.0) / 2 + SHARE, 0.0),
+        wide=np.where(unstable, np.maximum(q - slope, 1 - q) + SHARE, 0.0), top=np.where(unstable | active, 1.0, slope),
     )
 
 
@@ -323,7 +323,7 @@ def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, sli
     """Return mean gradients (B, n_0), columns (L, n_0) by which they can differ, and the box (L,) of each column."""
     p = np.tile(margin @ network.layers[-1].weight, (count, 1))
     w = np.zeros_like(p)
-    columns, whose = [np.empty((0, network.inputs))], [np.empty(0, dtype=np.int64)]
+    columns, owners = [np.empty((0, network.inputs))], [np.empty(0, dtype=np.int64)]
     for k in range(len(masks) - 1, -1, -1):
         mask, weight = masks[k], network.layers[k].weight
         size = (mask.half * np.abs(p) + mask.wide * w) / slices
@@ -333,16 +333,16 @@ def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, sli
             for below in range(k - 1, -1, -1):
                 row = (row * masks[below].q[slice_]) @ network.layers[below].weight
             columns.append(row)
-            whose.append(slice_ // slices)
+            owners.append(slice_ // slices)
         else:
             per_box = size.reshape(-1, slices, size.shape[1]).sum(axis=1)
             box, neuron = np.nonzero(per_box)
             columns.append(weight[neuron] * per_box[box, neuron][:, None])
-            whose.append(box)
+            owners.append(box)
         w = (mask.top * w + mask.wide * np.abs(p)) @ np.abs(weight)
         p = (mask.q * p) @ weight
     gradient = p.reshape(-1, slices, p.shape[1]).mean(axis=1)
-    return gradient, np.concatenate(columns), np.concatenate(whose)
+    return gradient, np.concatenate(columns), np.concatenate(owners)
 
 
 def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach: Array, decision: int | None) -> ExplanationBounds:
@@ -363,13 +363,13 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
     return ExplanationBounds(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)
 
 
-def _statement(given: ConsistencyCertificate, schema: InputSpace, network: Model) -> str:
+def _statement(cert: ConsistencyCertificate, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
-    query = given.query
+    query = cert.query
     units = f"{exactly(query.delta)} unit" + "s" * (query.delta != 1)
-    where = f"wherever both move within {units}" if query.delta else "as they are"
+    place = f"wherever both move within {units}" if query.delta else "as they are"
     return (
-        f"It states: {len(given):,} of {given.extent.total:,} pairs of people asked about, {where}, are decided alike, with scores "
+        f"It states: {len(cert):,} of {cert.extent.total:,} pairs of people asked about, {place}, are decided alike, with scores "
         f"of their explanations (exact integrated gradients from the file's baselines) below {exactly(query.threshold)}; nothing "
         "about other rows."
     )

@@ -21,7 +21,7 @@ from encoders.exact.balls import ball, precision
 from encoders.network import Array, Model
 from verifair.checker.certificates.certificate import Certificate, Proof
 from verifair.checker.certificates.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
-from verifair.checker.kernel.tasks import Task, asked_of, classes_of
+from verifair.checker.kernel.tasks import Task, classes_of, stated_goal
 from verifair.checker.words import category, exactly
 from verifair.schema.space import InputSpace
 
@@ -63,38 +63,38 @@ class Attributes:
 def query_flaw(query: CounterfactualQuery, schema: InputSpace) -> str | None:
     """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
-    twice = [feature.name for feature in schema.features if feature.name in query.also]
-    if twice:
-        return f"{twice[0]!r} is a feature of the schema and a further attribute too"
-    known: set[str] = set()
+    duplicates = [feature.name for feature in schema.features if feature.name in query.also]
+    if duplicates:
+        return f"{duplicates[0]!r} is a feature of the schema and a further attribute too"
+    defined: set[str] = set()
     for name, value in query.do.items():
         if name not in attributes.at:
             return f"do names {name!r}, which is nowhere described"
         feature = schema.domain.take(np.array([attributes.at[name]])) if name not in query.also else None
         if not attributes.holds(name, value) or not (feature is None or feature.within(np.array([[value]]))[0]):
             return f"do({name} = {value:g}) lies outside the declared domain"
-        known.add(name)
+        defined.add(name)
     for name in query.categories:
-        if name not in attributes.at or name in known:
+        if name not in attributes.at or name in defined:
             return f"the category {name!r} is nothing described, something set, or named before"
-        known.add(name)
+        defined.add(name)
     for equation in query.equations:
-        if equation.node not in attributes.at or equation.node in known:
+        if equation.node not in attributes.at or equation.node in defined:
             return f"the equation of {equation.node!r} is about nothing described, something set, or has one before it"
         if attributes.words[attributes.at[equation.node]]:
             return f"the equation of {equation.node!r} is about a category"
         if equation.range is not None and equation.range[0] > equation.range[1]:
             return f"the range of {equation.node!r} is reversed"
         for term in equation.terms:
-            flaw = _term_flaw(term, known, attributes)
+            flaw = _term_flaw(term, defined, attributes)
             if flaw is not None:
                 return f"the equation of {equation.node!r}: {flaw}"
-        known.add(equation.node)
+        defined.add(equation.node)
     return None
 
 
-def _term_flaw(term: Term, known: set[str], attributes: Attributes) -> str | None:
-    if term.parent not in known:
+def _term_flaw(term: Term, defined: set[str], attributes: Attributes) -> str | None:
+    if term.parent not in defined:
         return f"its parent {term.parent!r} is neither set nor the node of an earlier equation"
     if term.low > term.high:
         return f"the interval of its parent {term.parent!r} is reversed"
@@ -122,20 +122,20 @@ def reach(
     Requires: a query without a flaw, a legal row, and a cell with an interval for each of the query's coefficients.
     Raises OverflowError where an exponential is too large for float64.
     """
-    at = Attributes.of(query, schema).at
+    position = Attributes.of(query, schema).at
     exact = [Fraction(value) for value in (*row, *also)]
     low, high = list(exact), list(exact)
     for name, value in query.do.items():
-        low[at[name]] = high[at[name]] = Fraction(value)
+        low[position[name]] = high[position[name]] = Fraction(value)
     for name, value in zip(query.categories, categories, strict=True):
-        low[at[name]] = high[at[name]] = Fraction(value)
+        low[position[name]] = high[position[name]] = Fraction(value)
     coefficients = iter(cell)
     for equation in query.equations:
-        v, parents = at[equation.node], [at[term.parent] for term in equation.terms]
+        v, parents = position[equation.node], [position[term.parent] for term in equation.terms]
         ends = [Fraction(0), Fraction(0)]
         for term, u in zip(equation.terms, parents, strict=True):
-            least, most = next(coefficients)
-            products = [Fraction(a) * b for a in (least, most) for b in _change(term, exact[u], low[u], high[u])]
+            c_low, c_high = next(coefficients)
+            products = [Fraction(a) * b for a in (c_low, c_high) for b in _change(term, exact[u], low[u], high[u])]
             ends = [ends[0] + min(products), ends[1] + max(products)]
         if all(low[u] == exact[u] == high[u] for u in parents):
             continue  # a node none of whose parents changed keeps its value
@@ -146,17 +146,17 @@ def reach(
         low[v], high[v] = (_treated(end, equation) for end in ends)
         if all(low[u] <= exact[u] <= high[u] for u in parents):  # perhaps no parent changed
             low[v], high[v] = min(low[v], exact[v]), max(high[v], exact[v])
-    moved = [at[equation.node] for equation in query.equations if at[equation.node] < len(row)]
-    for v in moved:
+    nodes = [position[equation.node] for equation in query.equations if position[equation.node] < len(row)]
+    for v in nodes:
         low[v], high[v] = (_allowed(end, v, schema.domain) for end in (low[v], high[v]))
     return Enclosure(low=tuple(low[: len(row)]), high=tuple(high[: len(row)]))
 
 
-def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:
+def _change(term: Term, value: Fraction, low: Fraction, high: Fraction) -> Ends:
     """Return by how much h(parent) may change, from the parent's own value to low .. high."""
     if term.values is None:
-        return low - own, high - own
-    change = Fraction(term.values[int(low)]) - Fraction(term.values[int(own)])
+        return low - value, high - value
+    change = Fraction(term.values[int(low)]) - Fraction(term.values[int(value)])
     return change, change
 
 
@@ -167,8 +167,8 @@ def _exponential(value: Fraction) -> Ends:
     if value < -LARGEST_EXPONENT:
         return Fraction(0), _exponential(Fraction(-LARGEST_EXPONENT))[1]
     with precision(PRECISION):
-        found = ball(value).exp()
-        low, high = (end.man_exp() for end in (found.lower(), found.upper()))
+        enclosure = ball(value).exp()
+        low, high = (end.man_exp() for end in (enclosure.lower(), enclosure.upper()))
     return Fraction(int(low[0])) * Fraction(2) ** int(low[1]), Fraction(int(high[0])) * Fraction(2) ** int(high[1])
 
 
@@ -181,8 +181,8 @@ def _treated(value: Fraction, equation: Equation) -> Fraction:
 
 def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
     """Return the nearest value that the schema allows; monotone too."""
-    whole = Fraction(round(value)) if domain.integer[v] else value
-    return min(max(whole, Fraction(float(domain.lower[v]))), Fraction(float(domain.upper[v])))
+    rounded = Fraction(round(value)) if domain.integer[v] else value
+    return min(max(rounded, Fraction(float(domain.lower[v]))), Fraction(float(domain.upper[v])))
 
 
 def counterfactual_task(
@@ -206,9 +206,9 @@ def counterfactual_task(
     i, j = statement.classes
     if i == j or max(i, j) >= classes_of(network):
         return f"classes {i} and {j} are no two classes of the network"
-    asked, margin = asked_of("robust", (i, j), None, network)
+    goal, margin = stated_goal("robust", (i, j), None, network)
     zeros = np.zeros(len(row))
-    task = Task(lower=row, upper=row, prime=row, offset=zeros, differs=zeros.astype(bool), margin=margin, asked=asked)
+    task = Task(lower=row, upper=row, prime=row, offset=zeros, differs=zeros.astype(bool), margin=margin, goal=goal)
     if statement.goal == "factual":
         named = statement.cell or statement.lower or statement.upper or statement.categories
         return "a statement about the row itself names a cell or a box, or other categories" if named else task
@@ -242,18 +242,18 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
         return "the box is empty or lies outside the declared domain"
     if domain.impossible(lower[None], upper[None])[0]:
         return "the constraints forbid the whole box: it says nothing about anybody"
-    whole = query.coefficients
-    cell = statement.cell or whole
-    inside = len(cell) == len(whole) and all(
-        low <= least <= most <= high for (least, most), (low, high) in zip(cell, whole, strict=True)
+    intervals = query.coefficients
+    cell = statement.cell or intervals
+    inside = len(cell) == len(intervals) and all(
+        low <= c_low <= c_high <= high for (c_low, c_high), (low, high) in zip(cell, intervals, strict=True)
     )
     if not inside:
         return "the cell is no part of the coefficients' intervals"
     try:
-        found = reach(query, statement.row, statement.also, statement.categories, cell, schema)
+        reached = reach(query, statement.row, statement.also, statement.categories, cell, schema)
     except OverflowError:
         return "the cell leads beyond all numbers"
-    for v, (low, high) in enumerate(zip(found.low, found.high, strict=True)):
+    for v, (low, high) in enumerate(zip(reached.low, reached.high, strict=True)):
         if not (Fraction(float(lower[v])) <= low and high <= Fraction(float(upper[v]))):
             return (
                 f"the box has {schema.features[v].name} in {lower[v]:.17g} .. {upper[v]:.17g}, but the equations reach "
@@ -264,34 +264,34 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
 
 def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> Iterator[str]:
     """Yield what is missing from the proofs of a row: its own decision, or that of its counterfactual for some categories given."""
-    own: dict[Row, set[tuple[int, int]]] = {}
-    other: dict[Row, dict[tuple[float, ...], list[CounterfactualStatement]]] = {}
+    factuals: dict[Row, set[tuple[int, int]]] = {}
+    counterfactuals: dict[Row, dict[tuple[float, ...], list[CounterfactualStatement]]] = {}
     for proof in proofs:
-        one = proof.statement
-        if isinstance(one, CounterfactualStatement):
-            row = (one.row, one.also)
-            factual, counterfactual = own.setdefault(row, set()), other.setdefault(row, {})
-            if one.goal == "factual":
-                factual.add(one.classes)
+        statement = proof.statement
+        if isinstance(statement, CounterfactualStatement):
+            row = (statement.row, statement.also)
+            factual, counterfactual = factuals.setdefault(row, set()), counterfactuals.setdefault(row, {})
+            if statement.goal == "factual":
+                factual.add(statement.classes)
             else:
-                counterfactual.setdefault(one.categories, []).append(one)
-    for number, (row, factual) in enumerate(own.items()):
-        by_categories = [{one.classes for one in statements} for statements in other[row].values()] or [set()]
-        if len(factual) != 1 or any(len(decided) != 1 for decided in by_categories):
+                counterfactual.setdefault(statement.categories, []).append(statement)
+    for number, (row, factual) in enumerate(factuals.items()):
+        by_categories = [{statement.classes for statement in statements} for statements in counterfactuals[row].values()] or [set()]
+        if len(factual) != 1 or any(len(classes) != 1 for classes in by_categories):
             yield (
                 f"row {number} of the file needs one decision on itself and one on its counterfactual, found {len(factual)} and "
                 f"{max(map(len, by_categories))}"
             )
-        for statements in other[row].values():
-            if not covers(query.coefficients, [one.cell or query.coefficients for one in statements]):
+        for statements in counterfactuals[row].values():
+            if not covers(query.coefficients, [statement.cell or query.coefficients for statement in statements]):
                 yield f"row {number} of the file: its cells leave out a part of the coefficients' intervals"
 
 
-def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
+def covers(target: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
     """Return True if closed cells cover all of a closed box; False also where more than MAX_PIECES parts are needed to tell."""
-    pending, pieces, cells = [whole], 0, [cell for cell in cells if len(cell) == len(whole)]
-    while pending:
-        box = pending.pop()
+    stack, pieces, cells = [target], 0, [cell for cell in cells if len(cell) == len(target)]
+    while stack:
+        box = stack.pop()
         pieces += 1
         if pieces > MAX_PIECES:
             return False
@@ -300,8 +300,8 @@ def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bo
         cut = next((found for cell in cells if (found := _cut(box, cell)) is not None), None)
         if cut is None:
             return False
-        k, at = cut
-        pending += [(*box[:k], (box[k][0], at), *box[k + 1 :]), (*box[:k], (at, box[k][1]), *box[k + 1 :])]
+        k, value = cut
+        stack += [(*box[:k], (box[k][0], value), *box[k + 1 :]), (*box[:k], (value, box[k][1]), *box[k + 1 :])]
     return True
 
 
@@ -310,40 +310,40 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
     ends = list(zip(box, cell, strict=True))
     if not all(low < b and a < high if a < b else low <= a <= high for (a, b), (low, high) in ends):
         return None
-    return next(((k, at) for k, ((a, b), faces) in enumerate(ends) for at in faces if a < at < b), None)
+    return next(((k, face) for k, ((a, b), faces) in enumerate(ends) for face in faces if a < face < b), None)
 
 
-def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
+def counterfactuals_statement(certificate: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
     """Return the file's statement in words: the decisions of rows and of their counterfactuals, and for which coefficients."""
-    stated = [proof.statement for proof in given.proofs if isinstance(proof.statement, CounterfactualStatement)]
-    own = {(one.row, one.also): one.classes[0] for one in stated if one.goal == "factual"}
-    other = {((one.row, one.also), one.categories): one.classes[0] for one in stated if one.goal == "counterfactual"}
-    flips = sum(own.get(row) != decided for (row, _), decided in other.items())
-    known = {feature.name for feature in schema.features}
-    to = ", ".join(_set_to(query, schema, name, value, known) for name, value in query.do.items())
+    statements = [proof.statement for proof in certificate.proofs if isinstance(proof.statement, CounterfactualStatement)]
+    factual = {(s.row, s.also): s.classes[0] for s in statements if s.goal == "factual"}
+    altered = {((s.row, s.also), s.categories): s.classes[0] for s in statements if s.goal == "counterfactual"}
+    flips = sum(factual.get(row) != decided for (row, _), decided in altered.items())
+    features = {feature.name for feature in schema.features}
+    settings = ", ".join(_set_to(query, schema, name, value, features) for name, value in query.do.items())
     left = "".join(
-        f"; {count:,} {what}"
-        for count, what in (
-            (given.extent.refuted, "more would be decided in both ways within the intervals, which the file does not show"),
-            (given.extent.undecided, "more are undecided"),
+        f"; {count:,} {text}"
+        for count, text in (
+            (certificate.extent.refuted, "more would be decided in both ways within the intervals, which the file does not show"),
+            (certificate.extent.undecided, "more are undecided"),
         )
         if count
     )
-    what, beyond = f"{len(own):,} rows", "nothing about other rows"
+    subject, exclusion = f"{len(factual):,} rows", "nothing about other rows"
     if query.categories:
         names = ", ".join(map(repr, query.categories))
-        what = f"{len(other):,} counterfactuals of {len(own):,} rows, with given categories of {names},"
-        beyond = "nothing about other rows and categories, or how probable these are"
-    legal = ", where the schema's constraints allow the counterfactual" if schema.domain.forbidden is not None else ""
+        subject = f"{len(altered):,} counterfactuals of {len(factual):,} rows, with given categories of {names},"
+        exclusion = "nothing about other rows and categories, or how probable these are"
+    condition = ", where the schema's constraints allow the counterfactual" if schema.domain.forbidden is not None else ""
     return (
-        f"It states: with {to}, and what that causes, {flips:,} of {what} would be decided otherwise than the row and "
-        f"{len(other) - flips:,} as it is, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals (which the file calls {query.origin!r}){legal}{left}; {beyond}."
+        f"It states: with {settings}, and what that causes, {flips:,} of {subject} would be decided otherwise than the row and "
+        f"{len(altered) - flips:,} as it is, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
+        f"their intervals (which the file calls {query.origin!r}){condition}{left}; {exclusion}."
     )
 
 
-def _set_to(query: CounterfactualQuery, schema: InputSpace, name: str, value: float, known: set[str]) -> str:
-    if name in known:
+def _set_to(query: CounterfactualQuery, schema: InputSpace, name: str, value: float, features: set[str]) -> str:
+    if name in features:
         return f"{name} = {exactly(value) if schema[name].numeric else category(schema, name, value)}"
     words = query.also.get(name, ())  # text from the file: in quotes, on one line
     return f"{name!r} = {words[int(value)]!r}" if words and value in range(len(words)) else f"{name!r} = {exactly(value)}"

@@ -40,26 +40,26 @@ PARTS, FINEST = 64, 2.0**-20
 """A slice is halved down to this fraction of the reference's range in its bucket, or down to this width."""
 
 
-def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+def check_kmax(certificate: KmaxCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of k-discrimination."""
     whole = network.whole
     values = schema.outcome.of == "value"
-    network = schema.judges(whole, odds=of_probability(given.query.buckets, schema, whole) and not values)
+    network = schema.judges(whole, odds=of_probability(certificate.query.buckets, schema, whole) and not values)
     started = time.perf_counter()
     flaw = "it is about probabilities, and the model gives values" if values else None
-    if not given.extent.whole:
+    if not certificate.extent.whole:
         flaw = "a bound holds for all combinations of the query: none can be undecided or not reached"
-    count, reason = 0, next(given.misfits(network, schema, flaw), None)
+    count, reason = 0, next(certificate.misfits(network, schema, flaw), None)
     if reason is None:
-        root = root_of(given, schema)
-        leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain)
+        root = root_of(certificate, schema)
+        leaves = root if isinstance(root, str) else leaves_of(certificate, root, schema.domain)
         if isinstance(root, str) or isinstance(leaves, str):
             reason = str(leaves)
         else:
             count = len(leaves)
-            reason = _KmaxChecker(network, schema, given, root[0]).run(leaves, batches)
+            reason = _KmaxChecker(network, schema, certificate, root[0]).run(leaves, batches)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
-    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
+    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=certificate.extent, unit="combinations")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,12 +75,12 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Model, schema: InputSpace, given: KmaxCertificate, start: Array) -> None:
-        query = given.query
+    def __init__(self, network: Model, schema: InputSpace, certificate: KmaxCertificate, start: Array) -> None:
+        query = certificate.query
         self.start, self.trees = start, tree_bounds(network, schema.domain)
-        self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
+        self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, certificate.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
-        self.values, self.reference = np.array(query.combinations), given.reference
+        self.values, self.reference = np.array(query.combinations), certificate.reference
         self.order = np.array([schema.index(name) for name in query.protected])
         self.border_low, self.border_high = borders(query.buckets, shares=not logistic(network))
 
@@ -95,26 +95,26 @@ class _KmaxChecker:
     def _flaw(self, part: Regions) -> tuple[int, str | None]:
         """Return the number of these leaves and None, or 0 and what is wrong with the first that is not proved."""
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
-            most = self._shown(self._begun(part.lower), part.upper)
-        for n in np.flatnonzero(most > self.claim):
-            return 0, f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {most[n]} buckets cannot be ruled out"
+            counts = self._shown(self._begun(part.lower), part.upper)
+        for n in np.flatnonzero(counts > self.claim):
+            return 0, f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {counts[n]} buckets cannot be ruled out"
         return len(part), None
 
     def _shown(self, lower: Array, upper: Array) -> Integers:
         """Return (B,) an upper bound of the number of buckets that any x of each box hits."""
         low, high = self.domain.box(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
-        most, point = counted.sum(axis=1), (low == high).all(axis=1)
-        real = (np.isfinite(low) & np.isfinite(high)).all(axis=1)  # else some network input is no float32 number
+        counts, point = counted.sum(axis=1), (low == high).all(axis=1)
+        finite = (np.isfinite(low) & np.isfinite(high)).all(axis=1)  # else some network input is no float32 number
         middle = self.domain.middle(lower, upper)
-        for n in np.flatnonzero(real & point & (most > self.claim)):
-            most[n] = self._exactly(middle[n], counted[n])
+        for n in np.flatnonzero(finite & point & (counts > self.claim)):
+            counts[n] = self._at_point(middle[n], counted[n])
         for close in (False, True):
-            box = np.flatnonzero(real & ~point & (most > self.claim))
+            box = np.flatnonzero(finite & ~point & (counts > self.claim))
             if len(box):
                 bounds = self._enclosed(lower[box], upper[box], close)
-                most[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
-        return np.asarray(most)
+                counts[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
+        return np.asarray(counts)
 
     def _begun(self, lower: Array) -> Array:
         """Return the lower ends (B, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself."""
@@ -127,77 +127,77 @@ class _KmaxChecker:
         rows[:, self.order] = np.tile(self.values, (len(raw), 1))
         return rows
 
-    def _exactly(self, raw: Array, counted: Booleans) -> int:
+    def _at_point(self, raw: Array, counted: Booleans) -> int:
         """Return the most buckets that the counted copies hit at one point: each undecided copy may hit a further one."""
         if not counted.any():
             return 0
-        least, most = buckets_of(self.network, self.domain.encode(self._rows(raw[None])[counted]), self.buckets).T
-        return len(np.unique(least[least == most])) + int((least < most).sum())
+        lowest, highest = buckets_of(self.network, self.domain.encode(self._rows(raw[None])[counted]), self.buckets).T
+        return len(np.unique(lowest[lowest == highest])) + int((lowest < highest).sum())
 
     def _enclosed(self, lower: Array, upper: Array, close: bool) -> _Enclosed:
         count, shape = len(self.values), (len(lower), len(self.values))
         low2, high2 = self.domain.box(self._rows(lower), self._rows(upper))
         first = np.repeat(np.arange(len(lower)) * count + self.reference, count)
-        every = np.arange(len(low2))
+        index = np.arange(len(low2))
         plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
         if self.trees is None:
             network = layered(self.network, "check of a kmax certificate")
             bounds, layer = TwinBounds(network, low2[first], high2[first], low2, high2, close=close), len(network.layers) - 1
-            ends = [bounds.by_substitution(p, q, every, layer=layer).reshape(shape) for p, q in rows]
-            alike = bounds.alike(plus).reshape(shape)
+            ends = [bounds.by_substitution(p, q, index, layer=layer).reshape(shape) for p, q in rows]
+            equal = bounds.alike(plus).reshape(shape)
         else:
-            apart, reference, copy = self._apart(), (low2[first], high2[first]), (low2, high2)
-            ends = [self.trees.least(reference, copy, apart, every, p, q).reshape(shape) for p, q in rows]
-            alike = np.zeros(shape, dtype=bool)
-        alike[:, self.reference] = True
-        d_low, d_high = np.where(alike, 0.0, ends[2]), np.where(alike, 0.0, -ends[3])
+            differs, reference, copy = self._protected_columns(), (low2[first], high2[first]), (low2, high2)
+            ends = [self.trees.least(reference, copy, differs, index, p, q).reshape(shape) for p, q in rows]
+            equal = np.zeros(shape, dtype=bool)
+        equal[:, self.reference] = True
+        d_low, d_high = np.where(equal, 0.0, ends[2]), np.where(equal, 0.0, -ends[3])
         return _Enclosed(low=ends[0], high=-ends[1], d_low=d_low, d_high=d_high)
 
-    def _apart(self) -> Booleans:
+    def _protected_columns(self) -> Booleans:
         """Return (n,) True for columns of protected features."""
-        found = np.zeros(self.domain.columns, dtype=bool)
-        found[self.domain.columns_of(self.order)] = True
-        return found
+        columns = np.zeros(self.domain.columns, dtype=bool)
+        columns[self.domain.columns_of(self.order)] = True
+        return columns
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
         """Return an upper bound of the buckets hit in box n. The range of the reference's logit is cut into slices, and they are
         halved while they show more than claimed (unbounded ones ever farther out, up to `bounds.LARGEST`: then bounds are inf)."""
         low, high = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
-        home, most = np.arange(self.buckets), 0
-        reached = np.minimum(high, bounds.high[n, self.reference]) - np.maximum(low, bounds.low[n, self.reference])
-        width = np.maximum(reached / PARTS, FINEST)
-        while len(home) and most <= self.claim:
-            found = self._in_slices(bounds, n, counted, home, low, high)
-            again = (found > self.claim) & (high - low > width)
-            most = max(most, int(found[~again].max(initial=0)))
-            home, low, high, width = home[again], low[again], high[again], width[again]
+        bucket, most = np.arange(self.buckets), 0
+        length = np.minimum(high, bounds.high[n, self.reference]) - np.maximum(low, bounds.low[n, self.reference])
+        width = np.maximum(length / PARTS, FINEST)
+        while len(bucket) and most <= self.claim:
+            counts = self._in_slices(bounds, n, counted, bucket, low, high)
+            split = (counts > self.claim) & (high - low > width)
+            most = max(most, int(counts[~split].max(initial=0)))
+            bucket, low, high, width = bucket[split], low[split], high[split], width[split]
             start, end = np.where(np.isinf(low), 3 * high - 2, low), np.where(np.isinf(high), 3 * low + 2, high)
             half = start + (end - start) / 2
-            home, width = np.tile(home, 2), np.tile(width, 2)
+            bucket, width = np.tile(bucket, 2), np.tile(width, 2)
             low, high = np.concatenate([low, half]), np.concatenate([half, high])
         return most
 
-    def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array) -> Integers:
-        """Return (S,) upper bounds of the buckets hit if the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
+    def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, bucket: Integers, low: Array, high: Array) -> Integers:
+        """Return (S,) upper bounds of the buckets hit if the reference lies in [low, high] (S,) within its bucket `bucket` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         low, high = np.maximum(low, bounds.low[n, self.reference]), np.minimum(high, bounds.high[n, self.reference])
-        least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
-        most = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
-        first = np.searchsorted(self.border_high, least, side="left")
-        last = np.searchsorted(self.border_low, most, side="left")
-        first = np.where(d_low >= 0, np.maximum(first, home[:, None]), first)  # never below the reference, nor its bucket
-        last = np.where(d_high <= 0, np.minimum(last, home[:, None]), last)
-        nowhere = (low > high) | ((least > most) | (first > last)).any(axis=1)
+        lower = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
+        upper = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
+        first = np.searchsorted(self.border_high, lower, side="left")
+        last = np.searchsorted(self.border_low, upper, side="left")
+        first = np.where(d_low >= 0, np.maximum(first, bucket[:, None]), first)  # never below the reference, nor its bucket
+        last = np.where(d_high <= 0, np.minimum(last, bucket[:, None]), last)
+        empty = (low > high) | ((lower > upper) | (first > last)).any(axis=1)
         first, last = first[:, counted], last[:, counted]
-        free, hit = np.ones(first.shape, dtype=bool), np.zeros(len(home), dtype=np.int64)
+        free, hit = np.ones(first.shape, dtype=bool), np.zeros(len(bucket), dtype=np.int64)
         for k in range(self.buckets):  # match each bucket to a copy that can be in it and has the fewest later ones
-            able = free & (first <= k) & (last >= k)
-            some = np.flatnonzero(able.any(axis=1))
-            chosen = np.where(able[some], last[some], self.buckets).argmin(axis=1)
-            free[some, chosen] = False
-            hit[some] += 1
-        return np.where(nowhere, 0, hit)
+            possible = free & (first <= k) & (last >= k)
+            matched = np.flatnonzero(possible.any(axis=1))
+            chosen = np.where(possible[matched], last[matched], self.buckets).argmin(axis=1)
+            free[matched, chosen] = False
+            hit[matched] += 1
+        return np.where(empty, 0, hit)
 
 
 def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Array] | str:
@@ -235,22 +235,22 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: D
     for v in tree.feature.tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
             return f"the tree splits {names[v]!r}, which is protected"
-    found = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain)
-    return found if isinstance(found, str) else found[1]
+    decoded = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain)
+    return decoded if isinstance(decoded, str) else decoded[1]
 
 
-def _statement(given: KmaxCertificate, schema: InputSpace, network: Model) -> str:
+def _statement(certificate: KmaxCertificate, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
-    query = given.query
-    known = {feature.name for feature in schema.features}
-    every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0
-    of = f"{len(query.combinations)} of {every}" if every > len(query.combinations) else f"all {len(query.combinations)}"
+    query = certificate.query
+    names = {feature.name for feature in schema.features}
+    total = prod(len(schema.values(name)) for name in query.protected) if names >= set(query.protected) else 0
+    compared = f"{len(query.combinations)} of {total}" if total > len(query.combinations) else f"all {len(query.combinations)}"
     outputs = network.whole.outputs
-    of_what = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}" if outputs > 2 else ""
-    rule = of_what if of_probability(query.buckets, schema, network) else decided("deployed", outputs, schema)
+    quantity = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}" if outputs > 2 else ""
+    rule = quantity if of_probability(query.buckets, schema, network) else decided("deployed", outputs, schema)
     return (
-        f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets{rule} over "
-        f"{of} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."
+        f"It states: nobody falls into more than {certificate.upper} of {query.buckets} outcome buckets{rule} over "
+        f"{compared} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."
     )
 
 

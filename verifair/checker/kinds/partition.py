@@ -28,7 +28,7 @@ from verifair.checker.certificates.extent import Extent
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.checker.kernel.leaves import JoinedTrees, replay
 from verifair.checker.kernel.points import Points
-from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of, question_flaw
+from verifair.checker.kernel.tasks import StatedGoal, Tasks, question_flaw, stated_goal
 from verifair.checker.kind import Kind
 from verifair.checker.partition import (
     ARRAYS,
@@ -75,46 +75,46 @@ class _Parts:
 
     @classmethod
     def of(cls, chunks: list[Chunk]) -> _Parts:
-        arrays = {name: np.concatenate([getattr(one, name) for one in chunks]) for name in ("status", *ARRAYS)}
-        part = np.concatenate([one.first + np.arange(len(one)) for one in chunks])
+        arrays = {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("status", *ARRAYS)}
+        part = np.concatenate([chunk.first + np.arange(len(chunk)) for chunk in chunks])
         return cls(part=part, chunk=Chunk(first=chunks[0].first, nodes=0, seconds=0.0, **arrays))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _StoredQuery:
     """The claim of a store as numbers: pairs z, z_prime (P, p) at the protected positions `index`, each with a shift (P, V) of the
-    relaxed features; asked: the goal and the margin of each direction."""
+    relaxed features; goals: the goal and the margin of each direction."""
 
     partition: Partition
     index: list[int]
     z: Array
     z_prime: Array
     shift: Array
-    asked: tuple[tuple[StatedGoal, Array], ...]
+    goals: tuple[tuple[StatedGoal, Array], ...]
     float32: bool
 
-    def tasks(self, asked: _PartQuestions, direction: Integers) -> Tasks:
+    def tasks(self, queries: _PartQuestions, direction: Integers) -> Tasks:
         """Return the tasks (T) of questions (T). direction: (T,) of each, as its number in DIRECTIONS."""
-        differs = np.zeros(asked.lower.shape, dtype=bool)
+        differs = np.zeros(queries.lower.shape, dtype=bool)
         differs[:, self.index] = True
         return Tasks(
-            lower=asked.lower, upper=asked.upper, prime=asked.prime, offset=asked.offset, differs=differs,
-            margin=np.array([margin for _, margin in self.asked])[direction], asked=tuple(goal for goal, _ in self.asked),
-            which=direction.astype(np.int64),
+            lower=queries.lower, upper=queries.upper, prime=queries.prime, offset=queries.offset, differs=differs,
+            margin=np.array([margin for _, margin in self.goals])[direction], goals=tuple(goal for goal, _ in self.goals),
+            goal=direction.astype(np.int64),
         )
 
     def questions(self, parts: Integers) -> _PartQuestions:
         """Return the questions about some parts."""
         low, high = self.partition.boxes(parts)
-        part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
+        part, pair = (grid.ravel() for grid in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
         shift = self.shift[pair]
         lower = np.maximum(low[part], self.partition.lower - shift)
         upper = np.minimum(high[part], self.partition.upper - shift)
         lower[:, self.index] = upper[:, self.index] = self.z[pair]
         prime = lower.copy()
         prime[:, self.index] = self.z_prime[pair]
-        every = _PartQuestions(lower=lower, upper=upper, prime=prime, offset=shift, part=parts[part])
-        return every.take(np.asarray((lower <= upper).all(axis=1)))
+        candidates = _PartQuestions(lower=lower, upper=upper, prime=prime, offset=shift, part=parts[part])
+        return candidates.take(np.asarray((lower <= upper).all(axis=1)))
 
 
 def check_partition(path: str | Path, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
@@ -123,25 +123,25 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, bat
     A rejection names the part.
     """
     started = time.perf_counter()
-    found: list[Rejection] = []
+    rejects: list[Rejection] = []
     proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
         network = schema.judges(network, odds=store.about.get("signs") is None and schema.outcome.of != "value")
         query, extent = _understood(path, store.about, network, schema), store.extent
         if isinstance(query, str):
-            found.append(Rejection(proof=None, reason=query))
+            rejects.append(Rejection(proof=None, reason=query))
         else:
             counted, flaws = _counted(store, query.partition)
-            found += [Rejection(proof=None, reason=flaw) for flaw in (*flaws, extent.differs(counted)) if flaw is not None]
+            rejects += [Rejection(proof=None, reason=flaw) for flaw in (*flaws, extent.differs(counted)) if flaw is not None]
             extent = counted
             if not flaws and not counted.decided:
-                found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
-            joined, there = () if flaws else _joined(store, schema, found), counted.total - counted.not_reached
-            for more, count, used, sure in batches(partial(_check_parts, query, network, schema), joined, there):
-                found += more
-                proofs, leaves, float32 = proofs + count, leaves + used, float32 + sure
+                rejects.append(Rejection(proof=None, reason=NOTHING_DECIDED))
+            groups, total = () if flaws else _joined(store, schema, rejects), counted.total - counted.not_reached
+            for new, count, leaf_count, certified in batches(partial(_check_parts, query, network, schema), groups, total):
+                rejects += new
+                proofs, leaves, float32 = proofs + count, leaves + leaf_count, float32 + certified
     return CheckReport.of(
-        found, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts", float32=float32, refuted=extent.refuted
+        rejects, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts", float32=float32, refuted=extent.refuted
     )
 
 
@@ -158,23 +158,23 @@ def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[
     return extent_of(store.about, partition.count, counts), flaws
 
 
-def _joined(store: PartitionStore, schema: InputSpace, found: list[Rejection]) -> Iterator[tuple[_Parts]]:
+def _joined(store: PartitionStore, schema: InputSpace, rejects: list[Rejection]) -> Iterator[tuple[_Parts]]:
     """Yield all chunks in order, joined up to PARTS_HELD parts or NODES_HELD nodes. Wrong counts of proofs for float32 are added to
-    `found`."""
-    held, certified = list[Chunk](), store.certified()
+    `rejects`."""
+    group, certified = list[Chunk](), store.certified()
     parts = nodes = 0
     for chunk in store.chunks():
         if (chunk.x.shape[1], chunk.margins.shape[1]) != (schema.domain.variables, 2):
             raise CertificateError(f"{store.path}: {damaged(chunk.first)}")
         if certified[chunk.first] != int(chunk.float32.sum()):
-            found.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
-        held.append(chunk)
+            rejects.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
+        group.append(chunk)
         parts, nodes = parts + len(chunk), nodes + len(chunk.feature)
         if parts >= PARTS_HELD or nodes >= NODES_HELD:
-            yield (_Parts.of(held),)
-            held, parts, nodes = [], 0, 0
-    if held:
-        yield (_Parts.of(held),)
+            yield (_Parts.of(group),)
+            group, parts, nodes = [], 0, 0
+    if group:
+        yield (_Parts.of(group),)
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
@@ -199,16 +199,16 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
             raise ValueError(f"{signs!r} is no rule of decisions, or {scale!r} no scale")
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
-        said = f"what it says of its query {flaw}; expected {WRITTEN}"
-        raise CertificateError(f"{path}: {said}: copy it again, or run again") from error
+        message = f"what it says of its query {flaw}; expected {WRITTEN}"
+        raise CertificateError(f"{path}: {message}: copy it again, or run again") from error
     if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
         return "the query's box is empty or leaves the declared domain"
     if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
         return "the query's protected features are none, repeated, real-valued, or relaxed"
     unscaled = domain.integer & ~domain.one_hot & (domain.offset == 0) & (domain.scale == 1)
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
-    sensible = all(1 <= width <= 100 for width in relax.values())
-    if not (sensible and unscaled[list(relax)].all()) or not 2 <= size < 2**31 or differ not in ("all", "any"):
+    valid = all(1 <= width <= 100 for width in relax.values())
+    if not (valid and unscaled[list(relax)].all()) or not 2 <= size < 2**31 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its relax, size or differ make no sense"
     if reason := question_flaw(epsilon, scale, signs, network, values=schema.outcome.of == "value"):
         return reason
@@ -221,13 +221,13 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
     if not len(z):
         return "the query's box leaves its protected features no two values: it claims nothing"
     gap = None if epsilon is None or scale == "logit" else GapGoal(epsilon=epsilon, rise=False)
-    asked = tuple(
-        asked_of("no-flip" if gap is None else "no-gap", classes, gap, network, signs or "deployed") for classes in DIRECTIONS
+    goals = tuple(
+        stated_goal("no-flip" if gap is None else "no-gap", classes, gap, network, signs or "deployed") for classes in DIRECTIONS
     )
     if epsilon is not None and gap is None:
-        asked = tuple((StatedGoal.at_most(epsilon), margin) for _, margin in asked)
+        goals = tuple((StatedGoal.at_most(epsilon), margin) for _, margin in goals)
     float32 = about["arithmetic"] == "float32"
-    return _StoredQuery(partition=partition, index=index, z=z, z_prime=z_prime, shift=shift, asked=asked, float32=float32)
+    return _StoredQuery(partition=partition, index=index, z=z, z_prime=z_prime, shift=shift, goals=goals, float32=float32)
 
 
 def _number(value: Any) -> float:
@@ -252,10 +252,10 @@ def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) ->
 def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], differ: str) -> tuple[Array, Array, Array]:
     """Return unordered pairs of protected combinations in lexicographic order, each with every shift that fits in the box."""
     points = list(product(*(np.arange(lower[v], upper[v] + 1) for v in index)))
-    enough = all if differ == "all" else any
-    pairs = [(a, b) for k, a in enumerate(points) for b in points[k + 1 :] if enough(p != q for p, q in zip(a, b, strict=True))]
+    compare = all if differ == "all" else any
+    pairs = [(a, b) for k, a in enumerate(points) for b in points[k + 1 :] if compare(p != q for p, q in zip(a, b, strict=True))]
     reach = [min(width, int(upper[v] - lower[v])) for v, width in relax.items()]
-    steps = list(product(*(range(-most, most + 1) for most in reach)))
+    steps = list(product(*(range(-limit, limit + 1) for limit in reach)))
     shift = np.zeros((len(steps), len(lower)))
     shift[:, list(relax)] = np.array(steps, dtype=np.float64).reshape(len(steps), len(relax))
     z, z_prime = (np.array([pair[k] for pair in pairs for _ in steps], dtype=np.float64) for k in (0, 1))
@@ -264,37 +264,37 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
 
 def _check_parts(query: _StoredQuery, network: Model, schema: InputSpace, joined: _Parts) -> tuple[int, Any]:
     """Return the number of these parts, and: rejections, and numbers of statements, leaves, and proofs certified for float32."""
-    found: list[Rejection] = []
+    rejects: list[Rejection] = []
     chunk = joined.chunk
     flaw = _shape_flaw(chunk, query)
     if flaw is not None:
         return len(chunk), ([Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0)
-    asked = query.questions(joined.part[chunk.status == PROVED])
-    if len(chunk.size) != 2 * len(asked):
-        return len(chunk), ([Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(asked)} questions")], 0, 0, 0)
-    float32 = chunk.float32[np.searchsorted(joined.part, asked.part)] == 1
-    if len(asked):
+    queries = query.questions(joined.part[chunk.status == PROVED])
+    if len(chunk.size) != 2 * len(queries):
+        return len(chunk), ([Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(queries)} questions")], 0, 0, 0)
+    float32 = chunk.float32[np.searchsorted(joined.part, queries.part)] == 1
+    if len(queries):
         trees = JoinedTrees(
             size=chunk.size, feature=chunk.feature, cut=chunk.cut, start=np.concatenate([[0], np.cumsum(chunk.count)]),
             index=chunk.index, value=chunk.value, float32=np.repeat(float32, 2), margin=np.full(len(chunk.size), np.nan),
         )
-        each = asked.take(np.repeat(np.arange(len(asked)), 2))
-        flaws = replay(network, schema.domain, query.tasks(each, np.tile([0, 1], len(asked))), trees)
-        found += [Rejection(proof=int(asked.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
-    found += _check_witnesses(joined, query, network, schema)
+        doubled = queries.take(np.repeat(np.arange(len(queries)), 2))
+        flaws = replay(network, schema.domain, query.tasks(doubled, np.tile([0, 1], len(queries))), trees)
+        rejects += [Rejection(proof=int(queries.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
+    rejects += _check_witnesses(joined, query, network, schema)
     leaves = int((chunk.feature == -1).sum())
-    return len(chunk), (found, 2 * len(asked), leaves, 2 * int(float32.sum()))
+    return len(chunk), (rejects, 2 * len(queries), leaves, 2 * int(float32.sum()))
 
 
 def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
     """Return what is wrong with joined chunks before anything is proved, or None."""
     counts = ((chunk.size, chunk.feature, 1), (chunk.count, chunk.index, 0))
     if not len(chunk.feature) == len(chunk.cut) == len(chunk.count) or len(chunk.index) != len(chunk.value) or any(
-        (size < least).any() or size.sum() != len(held) for size, held, least in counts
+        (size < minimum).any() or size.sum() != len(array) for size, array, minimum in counts
     ):
         return "its trees do not fit together"
-    whole = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
-    if not whole or (chunk.status[chunk.float32 == 1] != PROVED).any():
+    valid = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
+    if not valid or (chunk.status[chunk.float32 == 1] != PROVED).any():
         return "what is certified for float32 is not proved"
     if query.float32 and (chunk.float32[chunk.status == PROVED] == 0).any():
         return "the query asks for float32, and a proof is not certified for it"
@@ -315,34 +315,34 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Model, schema
     low[:, query.index] = high[:, query.index] = query.z[chunk.pair]
     prime = chunk.x + query.shift[chunk.pair]
     prime[:, query.index] = query.z_prime[chunk.pair]
-    good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
-    good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
-    at = np.flatnonzero(good)  # only legal rows are evaluated
-    if len(at):
-        asked = _PartQuestions(
-            lower=chunk.x[at], upper=chunk.x[at], prime=prime[at], offset=query.shift[chunk.pair[at]], part=parts[at]
+    valid = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
+    valid &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
+    index = np.flatnonzero(valid)  # only legal rows are evaluated
+    if len(index):
+        queries = _PartQuestions(
+            lower=chunk.x[index], upper=chunk.x[index], prime=prime[index], offset=query.shift[chunk.pair[index]], part=parts[index]
         )
-        tasks = query.tasks(asked, chunk.goal[at])
-        good[at] = Points(network, domain, tasks).failing(np.arange(len(at)), chunk.x[at])
+        tasks = query.tasks(queries, chunk.goal[index])
+        valid[index] = Points(network, domain, tasks).failing(np.arange(len(index)), chunk.x[index])
     return [
         Rejection(proof=part, reason=f"its witness x = {chunk.x[k].tolist()} is none")
         for k, part in enumerate(parts.tolist())
-        if not good[k]
+        if not valid[k]
     ]
 
 
 def _statement(path: Path, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
     with PartitionStore(path) as store:
-        about, found = store.about, store.extent
+        about, extent = store.about, store.extent
     protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
-    epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
+    epsilon, names = about.get("epsilon"), " and ".join(map(str, protected))
     rule: Signs = "strict" if about.get("signs") == "strict" else "deployed"
     moves = moving("logit" if about.get("scale") == "logit" else "probability", network, schema)
-    what = "no decision flips" if epsilon is None else f"no {moves} by more than {epsilon}"
-    with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
-    open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
-    left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
+    goal = "no decision flips" if epsilon is None else f"no {moves} by more than {epsilon}"
+    pairs = f"with {names}" if len(protected) == 1 else f"with {about.get('differ')} of {names}"
+    unanswered = ((extent.undecided, "are undecided"), (extent.not_reached, "were not reached"))
+    left = "".join(f"; {count:,} {text}" for count, text in unanswered if count)
     try:
         near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
         place = where({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
@@ -350,8 +350,8 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
         near, place = "", "in a box that it does not describe"  # only for a file that is rejected
     near += decided(rule, network.outputs, schema) if epsilon is None else ""
     return (
-        f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); this fails in "
-        f"each of {found.refuted:,} others{left}; the parts lie {place}."
+        f"It states: {goal} {pairs}{near} in {extent.proved:,} of {extent.total:,} parts (size {about.get('size')}); this fails in "
+        f"each of {extent.refuted:,} others{left}; the parts lie {place}."
     )
 
 

@@ -51,23 +51,23 @@ NODES_HELD = 4096
 """Nodes of trees that are checked at once, unless one tree has more."""
 
 
-def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+def check_proofs(certificate: Certificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of statements about rows, boxes or counterfactuals."""
     started = time.perf_counter()
-    if not isinstance(given.query, RowsQuery):  # statements about rows are about pairs of classes of the whole model
-        network = judged(given.query, network, schema)
-    refuted = sum(isinstance(proof.evidence, Counterexample) for proof in given.proofs)
-    count = len(given.proofs) - refuted
+    if not isinstance(certificate.query, RowsQuery):  # statements about rows are about pairs of classes of the whole model
+        network = judged(certificate.query, network, schema)
+    refuted = sum(isinstance(proof.evidence, Counterexample) for proof in certificate.proofs)
+    count = len(certificate.proofs) - refuted
     leaves = 0
-    found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
-    if not found:
-        for some, flaws in batches(partial(_replayed, network, schema.domain), _groups(given, network, schema, found), count):
-            leaves += some
-            found += flaws
-        found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
+    rejects = [Rejection(proof=None, reason=reason) for reason in _misfits(certificate, network, schema)]
+    if not rejects:
+        for n, flaws in batches(partial(_replayed, network, schema.domain), _groups(certificate, network, schema, rejects), count):
+            leaves += n
+            rejects += flaws
+        rejects += [*_wrong_counterexamples(certificate, network, schema), *_repeated(certificate)]
     return CheckReport.of(
-        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, refuted=refuted,
-        float32=sum(one.float32 for one in given.proofs),
+        rejects, proofs=count, leaves=leaves, started=started, extent=certificate.extent, unit=certificate.unit, refuted=refuted,
+        float32=sum(proof.float32 for proof in certificate.proofs),
     )
 
 
@@ -92,17 +92,17 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
             yield missing
 
 
-def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, joined: JoinedTrees) -> tuple[int, Any]:
+def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, trees: JoinedTrees) -> tuple[int, Any]:
     """Return the number of these proofs, and: the number of their leaves, and what is wrong with which proof."""
-    flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, joined).items()]
-    return len(numbers), (int((joined.feature == -1).sum()), flaws)
+    flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, trees).items()]
+    return len(numbers), (int((trees.feature == -1).sum()), flaws)
 
 
 def _groups(
-    certificate: Certificate, network: Model, schema: InputSpace, found: list[Rejection]
+    certificate: Certificate, network: Model, schema: InputSpace, rejects: list[Rejection]
 ) -> Iterator[tuple[list[int], Tasks, JoinedTrees]]:
-    """Yield the numbers, tasks and trees of proofs in groups of bounded size; rejections of invalid statements go to `found`."""
-    held: list[tuple[int, Task, Tree, bool, float | None]] = []
+    """Yield the numbers, tasks and trees of proofs in groups of bounded size; rejections of invalid statements go to `rejects`."""
+    group: list[tuple[int, Task, Tree, bool, float | None]] = []
     nodes = 0
     for number, proof in enumerate(certificate.proofs):
         if isinstance(proof.evidence, Counterexample):
@@ -115,19 +115,19 @@ def _groups(
         else:
             flaw = proof.evidence.misfit
         if flaw is not None:
-            found.append(Rejection(proof=number, reason=flaw))
+            rejects.append(Rejection(proof=number, reason=flaw))
         elif isinstance(task, Task) and isinstance(proof.evidence, Tree):
-            held.append((number, task, proof.evidence, proof.float32, proof.margin))
+            group.append((number, task, proof.evidence, proof.float32, proof.margin))
             nodes += len(proof.evidence.feature)
         if nodes >= NODES_HELD:
-            yield _joined(held)
-            held, nodes = [], 0
-    if held:
-        yield _joined(held)
+            yield _joined(group)
+            group, nodes = [], 0
+    if group:
+        yield _joined(group)
 
 
-def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, JoinedTrees]:
-    numbers, tasks, trees, float32, margin = zip(*held, strict=True)
+def _joined(group: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, JoinedTrees]:
+    numbers, tasks, trees, float32, margin = zip(*group, strict=True)
     return list(numbers), Tasks.of(tasks), JoinedTrees.of(trees, float32, margin)
 
 
@@ -142,7 +142,7 @@ def _repeated(certificate: Certificate) -> Iterator[Rejection]:
 
 def _wrong_counterexamples(certificate: Certificate, network: Model, schema: InputSpace) -> Iterator[Rejection]:
     """Yield rejections of counterexamples that are no row of their statement's box, or at which the statement is not false."""
-    asked: list[tuple[int, Task, Array]] = []
+    cases: list[tuple[int, Task, Array]] = []
     for number, proof in enumerate(certificate.proofs):
         if not isinstance(proof.evidence, Counterexample):
             continue
@@ -154,14 +154,14 @@ def _wrong_counterexamples(certificate: Certificate, network: Model, schema: Inp
         elif len(x) != len(task.lower) or not ((task.lower <= x) & (x <= task.upper)).all():
             yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} lies outside the statement's box")
         else:
-            asked.append((number, task, x))
-    for start in range(0, len(asked), NODES_HELD):
-        numbers, claims, points = zip(*asked[start : start + NODES_HELD], strict=True)
-        tasks, raw, which = Tasks.of(claims), np.array(points), np.arange(len(claims))
-        good = schema.domain.legal(raw) & schema.domain.legal(tasks.second(which, raw))
-        good[good] = Points(network, schema.domain, tasks).failing(which[good], raw[good])
-        for number, x, is_good in zip(numbers, points, good, strict=True):
-            if not is_good:
+            cases.append((number, task, x))
+    for start in range(0, len(cases), NODES_HELD):
+        numbers, claims, points = zip(*cases[start : start + NODES_HELD], strict=True)
+        tasks, raw, index = Tasks.of(claims), np.array(points), np.arange(len(claims))
+        valid = schema.domain.legal(raw) & schema.domain.legal(tasks.second(index, raw))
+        valid[valid] = Points(network, schema.domain, tasks).failing(index[valid], raw[valid])
+        for number, x, is_valid in zip(numbers, points, valid, strict=True):
+            if not is_valid:
                 yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
 
 
@@ -176,33 +176,33 @@ def _task(statement: Statement, query: Query, network: Model, schema: InputSpace
     return task_of(statement, query, network, schema)
 
 
-def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
+def _statement(certificate: Certificate, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
-    query = given.query
+    query = certificate.query
     if isinstance(query, CounterfactualQuery):
         from verifair.checker.kinds.counterfactuals import counterfactuals_statement
 
-        return counterfactuals_statement(given, query, schema)
-    who = " and ".join(query.protected)
+        return counterfactuals_statement(certificate, query, schema)
+    names = " and ".join(query.protected)
     if not isinstance(query, BoxQuery):
-        deltas = {one.statement.delta for one in given.proofs if isinstance(one.statement, RowStatement)}
-        of = f"{query.kind} by {who}" if who else query.kind
-        found = given.extent
+        deltas = {proof.statement.delta for proof in certificate.proofs if isinstance(proof.statement, RowStatement)}
+        subject = f"{query.kind} by {names}" if names else query.kind
+        extent = certificate.extent
         counts = (
-            (found.proved + found.claimed, "proved"), (found.refuted, "refuted (a counterexample of each is in the file)"),
-            (found.undecided, "undecided"), (found.not_reached, "not reached"),
+            (extent.proved + extent.claimed, "proved"), (extent.refuted, "refuted (a counterexample of each is in the file)"),
+            (extent.undecided, "undecided"), (extent.not_reached, "not reached"),
         )
-        said = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+        answers = ", ".join(f"{count:,} {text}" for count, text in counts if count)
         units = f"{', '.join(map(exactly, sorted(deltas)))} unit{'' if deltas == {1.0} else 's'}"
-        asked = counted(found.total, "statement", "statements")
-        return f"It states: of {asked} about {of} within {units}, {said}; nothing about other rows."
+        total = counted(extent.total, "statement", "statements")
+        return f"It states: of {total} about {subject} within {units}, {answers}; nothing about other rows."
     nearby = f", and {near(query.relax, schema)}" if query.relax else ""
-    differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
+    differ = f"when {names} changes" if len(query.protected) == 1 else f"when {query.differ} of {names} change"
     if query.epsilon is None:
-        what = f"no decision flips {differ}{nearby}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
+        claim = f"no decision flips {differ}{nearby}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
     else:
-        what = f"no {moving(query.scale, network, schema)} by more than {query.epsilon} {differ}{nearby}"
-    return f"It states: {what}; {where(query.box, schema)}."
+        claim = f"no {moving(query.scale, network, schema)} by more than {query.epsilon} {differ}{nearby}"
+    return f"It states: {claim}; {where(query.box, schema)}."
 
 
 KIND = Kind(

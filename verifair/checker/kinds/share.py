@@ -35,28 +35,28 @@ COPIES = 4096
 MAX_COMBINATIONS = 1000
 
 
-def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+def check_share(cert: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of a share."""
     network = schema.judges(network)
     if not isinstance(network.whole, TreeEnsemble):
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
-    claim = next(given.misfits(network, schema, None), None) or signs_flaw(given.query.signs, network) or _claim_of(given, schema)
+    claim = next(cert.misfits(network, schema, None), None) or signs_flaw(cert.query.signs, network) or _claim_of(cert, schema)
     if isinstance(claim, str):
         reason: str | None = claim
     else:
         count = len(claim[1])
         try:
-            reason = _confirm(given, *claim, network, batches)
+            reason = _confirm(cert, *claim, network, batches)
         except OverflowError:
             reason = "its numbers are beyond the reach of exact arithmetic"
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
-    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="brackets")
+    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=cert.extent, unit="brackets")
 
 
-def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestion, Regions] | str:
+def _claim_of(cert: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestion, Regions] | str:
     """Return the question of a certificate and the leaves of its tree, or why it is invalid."""
-    query, domain, tree = given.query, schema.domain, given.tree
+    query, domain, tree = cert.query, schema.domain, cert.tree
     names = [feature.name for feature in schema.features]
     if set(query.box) != set(names) or not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
         return "the query must name every feature of the schema in its box, and each protected one once"
@@ -71,26 +71,26 @@ def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestio
         return "the query's box leaves its protected features no two values: it claims nothing"
     if np.isin(tree.feature, question.index).any():
         return "the tree splits a protected feature"
-    found = leaf_regions(tree.feature, tree.cut, Regions.whole(question.lower, question.upper), question.domain)
-    return found if isinstance(found, str) else (question, found[1])
+    decoded = leaf_regions(tree.feature, tree.cut, Regions.whole(question.lower, question.upper), question.domain)
+    return decoded if isinstance(decoded, str) else (question, decoded[1])
 
 
-def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, batches: Batches) -> str | None:
+def _confirm(cert: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, batches: Batches) -> str | None:
     """Return why the stated shares are more than the leaves show, or None."""
-    fair, unfair, whole = Fraction(0), Fraction(0), Fraction(0)
+    fair, unfair, total = Fraction(0), Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
     parts = (slice(start, start + step) for start in range(0, len(leaves), step))
     boxes = ((leaves.lower[part], leaves.upper[part]) for part in parts)
-    for found in batches(partial(_counted, network, question, _bounds_of(network, question)), boxes, len(leaves)):
-        fair, unfair, whole = fair + found.fair.sum(), unfair + found.unfair.sum(), whole + found.volume.sum()
-    if not whole:
+    for counts in batches(partial(_counted, network, question, _bounds_of(network, question)), boxes, len(leaves)):
+        fair, unfair, total = fair + counts.fair.sum(), unfair + counts.unfair.sum(), total + counts.volume.sum()
+    if not total:
         return "the schema forbids all that the query compares: it claims nothing"
-    for name, stated, shown in (("fair", given.fair, fair / whole), ("unfair", given.unfair, unfair / whole)):
+    for name, stated, shown in (("fair", cert.fair, fair / total), ("unfair", cert.unfair, unfair / total)):
         if stated > shown:
             return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown):.9%}"
-    if given.fair + given.unfair > 1:
+    if cert.fair + cert.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
-    return None if given.fair + given.unfair else NOTHING_DECIDED
+    return None if cert.fair + cert.unfair else NOTHING_DECIDED
 
 
 def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any], lower: Array, upper: Array) -> tuple[int, Any]:
@@ -108,25 +108,25 @@ def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Arra
 
     def extremes(lower: Array, upper: Array) -> tuple[tuple[Array, Array], ...]:
         low, high = question.boxes(question.begun(lower, upper), upper)
-        flat, count, p = np.zeros_like(low), len(low), np.repeat([margin, -margin], len(low), axis=0)
-        none, every = np.zeros(low.shape[1], dtype=bool), np.tile(np.arange(count), 2)
-        least = trees.least((low, high), (low, high), none, every, p, np.zeros_like(p))
-        return (flat, least[:count]), (flat, -least[count:])
+        zero, count, p = np.zeros_like(low), len(low), np.repeat([margin, -margin], len(low), axis=0)
+        no_columns, index = np.zeros(low.shape[1], dtype=bool), np.tile(np.arange(count), 2)
+        bounds = trees.least((low, high), (low, high), no_columns, index, p, np.zeros_like(p))
+        return (zero, bounds[:count]), (zero, -bounds[count:])
 
     return extremes
 
 
-def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> str:
+def _statement(cert: ShareCertificate, schema: InputSpace, network: Model) -> str:
     """Return the file's statement in words."""
-    query = given.query
-    who = " and ".join(query.protected)
-    changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"
-    rest, more = 1 - given.fair - given.unfair, "" if given.extent.whole else f" (the tolerance is {query.tolerance})"
+    query = cert.query
+    names = " and ".join(query.protected)
+    changes = f"{names} changes" if len(query.protected) == 1 else f"{query.differ} of {names} change"
+    rest, tolerance = 1 - cert.fair - cert.unfair, "" if cert.extent.whole else f" (the tolerance is {query.tolerance})"
     rule = decided(query.signs, network.outputs, schema)
     points = "points" if schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     return (
-        f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all {points}, some decision flips "
-        f"for at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{more}{rule}; "
+        f"It states: when {changes}, no decision flips for at least {float(cert.fair):.6%} of all {points}, some decision flips "
+        f"for at least {float(cert.unfair):.6%}, and nothing is stated of {float(rest):.6%}{tolerance}{rule}; "
         f"{where(query.box, schema)}."
     )
 

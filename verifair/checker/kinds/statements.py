@@ -14,7 +14,7 @@ from encoders.network import Array, Model
 from encoders.probability.logistic import GapGoal
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
-from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of, question_flaw
+from verifair.checker.kernel.tasks import StatedGoal, Task, classes_of, question_flaw, stated_goal
 from verifair.schema.space import InputSpace
 
 
@@ -37,9 +37,9 @@ def task_of(
     }
     if statement.goal not in allowed[query.kind]:
         return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
-    stray = set(statement.prime) - (set(query.protected) & set(names))
-    if stray:
-        return f"prime names {', '.join(sorted(stray))}, no protected feature of the query"
+    unknown = set(statement.prime) - (set(query.protected) & set(names))
+    if unknown:
+        return f"prime names {', '.join(sorted(unknown))}, no protected feature of the query"
     if bool(statement.prime) == (statement.goal == "robust"):
         return f"prime is {'out of place' if statement.prime else 'missing'} in a {statement.goal} statement"
     if query.kind == "persistent-bias" and set(statement.prime) != set(query.protected):
@@ -66,10 +66,10 @@ def task_of(
     if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
     signs = query.signs if isinstance(query, BoxQuery) else None
-    asked, margin = asked_of(statement.goal, (i, j), gap, network, signs or "deployed")
+    goal, margin = stated_goal(statement.goal, (i, j), gap, network, signs or "deployed")
     if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = StatedGoal.at_most(float(getattr(query, "epsilon", 0.0)))
-    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
+        goal = StatedGoal.at_most(float(getattr(query, "epsilon", 0.0)))
+    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, goal=goal)
 
 
 def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: InputSpace) -> tuple[Array, Array] | str:
@@ -83,8 +83,8 @@ def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Input
         return f"delta {statement.delta:g} is none of the query's"
     lower, upper = row.copy(), row.copy()
     for v, feature in enumerate(schema.features):
-        still = feature.change == "fixed" or feature.protected or feature.name in query.protected
-        if still or not feature.numeric or feature.unit is None:
+        fixed = feature.change == "fixed" or feature.protected or feature.name in query.protected
+        if fixed or not feature.numeric or feature.unit is None:
             continue
         low, high = row[v] - statement.delta * feature.unit, row[v] + statement.delta * feature.unit
         if domain.integer[v]:
@@ -131,7 +131,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     count = float(np.prod(sizes))
     partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
     neighbours = [(i, j) for i, j in combinations(range(classes_of(network) - 1, -1, -1), 2) if i - j == 1 or not network.ordered]
-    needed = count * partners * len(neighbours) * float(np.prod([2 * most + 1 for most in reach]))
+    needed = count * partners * len(neighbours) * float(np.prod([2 * limit + 1 for limit in reach]))
     if needed == 0 or (lower > upper).any():
         return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
     if needed > len(proofs):
@@ -140,29 +140,29 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
     covered: dict[Direction, list[tuple[Array, Array]]] = {}
     for proof in proofs:
-        one = proof.statement
-        fits = isinstance(one, BoxStatement) and len(one.lower) == len(one.upper) == len(names)
-        if fits and isinstance(one, BoxStatement) and set(one.prime) == set(query.protected):
-            key, box = _direction(one, protected, query, names)
+        statement = proof.statement
+        fits = isinstance(statement, BoxStatement) and len(statement.lower) == len(statement.upper) == len(names)
+        if fits and isinstance(statement, BoxStatement) and set(statement.prime) == set(query.protected):
+            key, box = _direction(statement, protected, query, names)
             covered.setdefault(key, []).append(box)
     points = [tuple(map(float, point)) for point in product(*values)]
-    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # shifts that leave both copies room in the box
-    for z, other, shift in product(points, points, shifts):
-        same = [a == b for a, b in zip(z, other, strict=True)]
-        if any(same) if query.differ == "all" else all(same):
+    shifts = list(product(*(range(-limit, limit + 1) for limit in reach)))  # shifts that leave both copies room in the box
+    for z, z_prime, shift in product(points, points, shifts):
+        equal = [a == b for a, b in zip(z, z_prime, strict=True)]
+        if any(equal) if query.differ == "all" else all(equal):
             continue
         need_lower, need_upper = lower.copy(), upper.copy()
         for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
             v = names.index(name)
             need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
-        at = [v for v in pinned if shift[relaxed.index(v)]]  # such features need one statement for each value
-        if (need_upper[at] - need_lower[at] + 1).prod() > len(proofs):
+        fixed = [v for v in pinned if shift[relaxed.index(v)]]  # such features need one statement for each value
+        if (need_upper[fixed] - need_lower[fixed] + 1).prod() > len(proofs):
             return f"{len(proofs)} proofs cannot cover every value that shifts {shift} leave"
-        for *held, (i, j) in product(*(np.arange(need_lower[v], need_upper[v] + 1) for v in at), neighbours):
-            need_lower[at] = need_upper[at] = held
-            boxes = [(lo, hi) for lo, hi in covered.get((z, other, shift, i, j), []) if (lo[at] == hi[at]).all()]
+        for *pinned_values, (i, j) in product(*(np.arange(need_lower[v], need_upper[v] + 1) for v in fixed), neighbours):
+            need_lower[fixed] = need_upper[fixed] = pinned_values
+            boxes = [(lo, hi) for lo, hi in covered.get((z, z_prime, shift, i, j), []) if (lo[fixed] == hi[fixed]).all()]
             if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
-                pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"
+                pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, z_prime, strict=True))}"
                 return f"no proof covers {pair}, shifts {shift}, class {i} to {j}, on the query's box"
     return None
 
@@ -175,13 +175,13 @@ def _direction(
 ) -> tuple[Direction, tuple[Array, Array]]:
     """Return (z, z', shifts, i, j) with i > j, and the box of the first copy. A statement with i < j is turned round: a flip from i
     to j between x and x' = x + shift is one from j to i between x' and x = x' - shift."""
-    z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
+    z, z_prime = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
     shift = tuple(statement.offset.get(name, 0) for name in query.relax)
     i, j = statement.classes
     lower, upper = np.array(statement.lower), np.array(statement.upper)
     if i > j:
-        return (z, other, shift, i, j), (lower, upper)
+        return (z, z_prime, shift, i, j), (lower, upper)
     for name, step in zip(query.relax, shift, strict=True):
         lower[names.index(name)] += step
         upper[names.index(name)] += step
-    return (other, z, tuple(-step for step in shift), j, i), (lower, upper)
+    return (z_prime, z, tuple(-step for step in shift), j, i), (lower, upper)

@@ -127,7 +127,7 @@ def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise
     whole = Regions.whole(claim.lower, claim.upper, 18)
     slopes = np.where(rng.random((1, 18)) < 0.5, np.nan, rng.standard_normal((1, 18)))
     slopes[0, 0] = 0.5
-    rows = np.zeros((1, len(claim.asked.rows)))
+    rows = np.zeros((1, len(claim.goal.rows)))
 
     def bounded(m: float) -> tuple[Array, Array, Array]:
         return by_multipliers(problem.network, problem.domain, claim, whole, rows, slopes, np.array([m]))
@@ -233,7 +233,7 @@ def test_claims_that_are_not_covered_are_refused(change: dict[str, Array], text:
 def test_more_rows_than_the_rounding_allows_for_prove_nothing() -> None:
     problem = shifted(problem_of(5), 1.0)
     task, tree = claim_of(problem), proof_of(problem)
-    many = replace(task, asked=replace(task.asked, rows=task.asked.rows * 200, strict=task.asked.strict * 200))
+    many = replace(task, goal=replace(task.goal, rows=task.goal.rows * 200, strict=task.goal.strict * 200))
     for count, accepted in ((300, True), (301, False)):
         weights = Tree(
             feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, count]), index=18 + np.arange(count),
