@@ -31,16 +31,16 @@ def borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
     """Return float64 numbers (B - 1,) not above, and not below, the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1
     begin; of shares, less 1/2, i / B - 1/2."""
     if shares:
-        exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
-        near = np.array([float(border) for border in exactly])
-        same = np.array([Fraction(number) == border for number, border in zip(near.tolist(), exactly, strict=True)])
+        fractions = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
+        nearest = np.array([float(border) for border in fractions])
+        is_exact = np.array([Fraction(number) == border for number, border in zip(nearest.tolist(), fractions, strict=True)])
     else:
         with precision(PRECISION):
             balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
-            near = np.array([float(one.mid()) for one in balls])
-        same = 2 * np.arange(1, buckets) == buckets
-        near[same] = 0.0
-    low, high = (np.where(same, near, np.nextafter(near, end)) for end in (-np.inf, np.inf))
+            nearest = np.array([float(logarithm.mid()) for logarithm in balls])
+        is_exact = 2 * np.arange(1, buckets) == buckets
+        nearest[is_exact] = 0.0
+    low, high = (np.where(is_exact, nearest, np.nextafter(nearest, end)) for end in (-np.inf, np.inf))
     low.flags.writeable = high.flags.writeable = False
     return low, high
 
@@ -66,18 +66,18 @@ def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], bucket
     logit, the coefficients of equal logits cancel: a tie, which is in the lower bucket. More precision decides all else.
     Raises OverflowError beyond MAX_PRECISION bits.
     """
-    known = set(logits)
+    distinct = set(logits)
 
     def tied(k: int) -> bool:
-        return all(sum(buckets * (c in favoured) - k for c, f in enumerate(logits) if f == value) == 0 for value in known)
+        return all(sum(buckets * (c in favoured) - k for c, f in enumerate(logits) if f == value) == 0 for value in distinct)
 
-    most, bits = max(logits), PRECISION
+    largest, bits = max(logits), PRECISION
     while bits <= MAX_PRECISION:
         with precision(bits):
-            share = buckets * _softmax([ball(f - most) for f in logits], favoured)
-            above = [k for k in range(1, buckets) if share > k]
-            if all(share < k or tied(k) for k in range(len(above) + 1, buckets)):
-                return len(above)
+            share = buckets * _softmax([ball(f - largest) for f in logits], favoured)
+            passed = [k for k in range(1, buckets) if share > k]
+            if all(share < k or tied(k) for k in range(len(passed) + 1, buckets)):
+                return len(passed)
         bits *= 2
     raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be separated from the border of a bucket")
 
@@ -90,45 +90,45 @@ def buckets_of(model: Model, inputs: Array, buckets: int) -> Integers:
     """
     decision = model.decision
     group = decision.groups[0] if isinstance(decision, Favoured) and decision.odds and not decision.votes else None
-    given = model if group is None else model.whole
-    if not given.piecewise_linear:
-        return _enclosed(given, inputs, buckets, group)
-    rows = given.forward(exact(inputs)).to_fractions().tolist()
+    judged = model if group is None else model.whole
+    if not judged.piecewise_linear:
+        return _enclosed(judged, inputs, buckets, group)
+    rows = judged.forward(exact(inputs)).to_fractions().tolist()
     if group is not None:
-        found = [softmax_bucket(row, group, buckets) for row in rows]
+        results = [softmax_bucket(row, group, buckets) for row in rows]
     else:
-        low, high = (one.tolist() for one in borders(buckets, shares=not logistic(model)))
-        of = bucket if logistic(model) else share_bucket
-        found = []
+        low, high = (end.tolist() for end in borders(buckets, shares=not logistic(model)))
+        bucket_of = bucket if logistic(model) else share_bucket
+        results = []
         for row in rows:
             value = row[-1] if len(row) == 1 else row[1] - row[0]
-            least = bisect_left(high, value)  # comparing a fraction with a float is exact
-            found.append(least if least == bisect_left(low, value) else of(value, buckets))
-    return np.repeat(np.array(found, dtype=np.int64)[:, None], 2, axis=1)
+            first = bisect_left(high, value)  # comparing a fraction with a float is exact
+            results.append(first if first == bisect_left(low, value) else bucket_of(value, buckets))
+    return np.repeat(np.array(results, dtype=np.int64)[:, None], 2, axis=1)
 
 
 def _enclosed(model: Model, inputs: Array, buckets: int, group: Collection[int] | None) -> Integers:
     """Return the same for a smooth model. group: if given, its outputs are logits of classes, and these are the favourable ones."""
-    found, left = np.tile([0, buckets - 1], (len(inputs), 1)), np.arange(len(inputs))
+    results, left = np.tile([0, buckets - 1], (len(inputs), 1)), np.arange(len(inputs))
     for bits in PRECISIONS:
         with precision(bits):
             for n, row in zip(left.tolist(), model.forward(Balls.of(inputs[left])).rows(), strict=True):
                 if group is not None:
-                    most = max(row, key=lambda f: float(f.mid()))
-                    share = _softmax([f - most for f in row], group)
+                    largest = max(row, key=lambda f: float(f.mid()))
+                    share = _softmax([f - largest for f in row], group)
                 else:
                     margin = row[0] if len(row) == 1 else row[1] - row[0]
                     share = sigmoid(margin) if logistic(model) else margin + ball(Fraction(1, 2))
                 share = buckets * share
-                found[n, 0] = max(found[n, 0], sum(share > k for k in range(1, buckets)))
-                found[n, 1] = min(found[n, 1], buckets - 1 - sum(share <= k for k in range(1, buckets)))
-        left = left[found[left, 0] < found[left, 1]]
+                results[n, 0] = max(results[n, 0], sum(share > k for k in range(1, buckets)))
+                results[n, 1] = min(results[n, 1], buckets - 1 - sum(share <= k for k in range(1, buckets)))
+        left = left[results[left, 0] < results[left, 1]]
         if not len(left):
             break
-    return found
+    return results
 
 
 def _softmax(logits: Sequence[arb], favoured: Collection[int]) -> arb:
     """Return the probability of the favoured ones of several classes. Requires a largest logit near 0."""
-    powers = [one.exp() for one in logits]
+    powers = [logit.exp() for logit in logits]
     return sum((powers[c] for c in favoured), arb(0)) / sum(powers, arb(0))

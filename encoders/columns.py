@@ -19,12 +19,12 @@ def with_columns(model: Model, place: Integers, columns: int) -> Model:
         trees = replace(trees, column=np.where(trees.column < 0, trees.column, place[trees.column]), columns=columns, feeds=feeds)
         if not isinstance(model, MeanOfTrees):
             return trees
-        lines, squares = (None if one is None else one @ np.eye(columns)[place] for one in (model.lines, model.squares))
+        lines, squares = (None if matrix is None else matrix @ np.eye(columns)[place] for matrix in (model.lines, model.squares))
         return replace(model, trees=trees, feeds=feeds, lines=lines, squares=squares)
     assert isinstance(model, Network), type(model)
     pick = np.eye(columns)[place]  # 0 and 1, so that products are exact; `replace` would read a smooth layer's slope
     (first, *others), records = model.layers, model.rounding
     if records is not None and records[0].size is not None:
         records = (replace(records[0], size=records[0].size @ pick), *records[1:])
-    wide = {**vars(first), "weight": first.weight @ pick}
-    return replace(model, layers=(type(first)(**wide), *others), rounding=records, feeds=feeds)
+    fields = {**vars(first), "weight": first.weight @ pick}
+    return replace(model, layers=(type(first)(**fields), *others), rounding=records, feeds=feeds)

@@ -51,15 +51,15 @@ class Favoured:
 
     def of(self, outputs: Array) -> Array:
         """Return g (B, groups) of outputs (B, classes) that a runtime computed; signs of maxima are exact."""
-        found = []
+        margins = []
         for group in self.groups:
-            inside = np.isin(np.arange(outputs.shape[1]), group)
-            one, other = outputs[:, inside], outputs[:, ~inside]
+            in_group = np.isin(np.arange(outputs.shape[1]), group)
+            group_outputs, rest = outputs[:, in_group], outputs[:, ~in_group]
             if not self.odds:
-                found.append(one.max(axis=1) - other.max(axis=1))
+                margins.append(group_outputs.max(axis=1) - rest.max(axis=1))
             else:
-                found.append(one.sum(axis=1) - 0.5 if self.votes else _log_sum(one) - _log_sum(other))
-        return np.stack(found, axis=1)
+                margins.append(group_outputs.sum(axis=1) - 0.5 if self.votes else _log_sum(group_outputs) - _log_sum(rest))
+        return np.stack(margins, axis=1)
 
 
 Decision = Threshold | Favoured
@@ -79,8 +79,8 @@ def decided(model: Model, decision: Decision) -> Model:
             return _share_of_trees(whole, decision)
         from encoders.trees.compared import ComparedTrees
 
-        kept = {each.name: getattr(whole, each.name) for each in fields(Model)}
-        return ComparedTrees(**kept | {"decision": decision, "undecided": whole})
+        values = {field.name: getattr(whole, field.name) for field in fields(Model)}
+        return ComparedTrees(**values | {"decision": decision, "undecided": whole})
     if not isinstance(whole, Network):
         from encoders.trees.mean import MeanOfTrees
 
@@ -94,8 +94,8 @@ def decided(model: Model, decision: Decision) -> Model:
 
 def _log_sum(outputs: Array) -> Array:
     """Return log sum of e^f (B,) of outputs (B, n)."""
-    most = outputs.max(axis=1)
-    return np.asarray(most + np.log(np.exp(outputs - most[:, None]).sum(axis=1)))
+    largest = outputs.max(axis=1)
+    return np.asarray(largest + np.log(np.exp(outputs - largest[:, None]).sum(axis=1)))
 
 
 def _record(layer: Layer) -> Rounding:
@@ -112,11 +112,11 @@ def _above(decision: Threshold) -> list[Layer]:
 
 def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
     sign, last = -1.0 if decision.below else 1.0, len(model.column)
-    at = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # shares were lowered by TIE
+    threshold = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # shares were lowered by TIE
     return replace(
         model, root=np.append(model.root, last), column=np.append(model.column, -1), threshold=np.append(model.threshold, 0.0),
         left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
-        value=np.concatenate([sign * model.value, [[-sign * at]]]), base=sign * model.base,
+        value=np.concatenate([sign * model.value, [[-sign * threshold]]]), base=sign * model.base,
         terms=None if model.terms is None else model.terms + 1, decision=decision, undecided=model,
     )
 
@@ -129,8 +129,8 @@ def _share_of_trees(model: TreeEnsemble, decision: Favoured) -> TreeEnsemble:
     last = count * nodes + np.arange(len(bases))
     shift = nodes * np.arange(count)[:, None]
 
-    def of_every_class(one: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.concatenate([np.tile(one, count), more])
+    def of_every_class(array: npt.NDArray[Any], extra: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([np.tile(array, count), extra])
 
     return replace(
         model, root=np.append((model.root + shift).ravel(), last), column=of_every_class(model.column, np.full(len(bases), -1)),
@@ -147,38 +147,38 @@ def _compared(outputs: int, decision: Favoured) -> list[Layer]:
     unit = np.eye(outputs)
     sides = []
     for group in decision.groups:
-        inside = np.isin(np.arange(outputs), group)
-        if not 0 < inside.sum() < outputs or len(set(group)) != inside.sum():
+        in_group = np.isin(np.arange(outputs), group)
+        if not 0 < in_group.sum() < outputs or len(set(group)) != in_group.sum():
             raise ValueError(f"classes {group} of {outputs}: expected some of them, not all")
-        sides += [list(unit[inside]), list(unit[~inside])]
+        sides += [list(unit[in_group]), list(unit[~in_group])]
     layers: list[Layer] = []
     while any(len(terms) > 1 for terms in sides):
         sides, layer = _halved(sides, decision.odds)
         layers.append(layer)
-    differences = [one[0] - other[0] for one, other in zip(sides[::2], sides[1::2], strict=True)]
+    differences = [first[0] - second[0] for first, second in zip(sides[::2], sides[1::2], strict=True)]
     return [*layers, _affine(differences)]
 
 
 def _halved(sides: Iterable[Sequence[Array]], odds: bool) -> tuple[list[list[Array]], Layer]:
     """Return a further layer that combines the terms of each side in pairs a, b, and the sides over its outputs."""
     rows: list[Array] = []
-    bent: list[bool] = []
+    halved: list[bool] = []
     places: list[list[tuple[int, ...]]] = []
     for terms in sides:
-        mine = []
+        places_of = []
         for k in range(0, len(terms), 2):
-            mine.append(tuple(range(len(rows), len(rows) + (2 if k + 1 < len(terms) else 1))))
+            places_of.append(tuple(range(len(rows), len(rows) + (2 if k + 1 < len(terms) else 1))))
             rows += [terms[k]] if k + 1 == len(terms) else [terms[k + 1], terms[k] - terms[k + 1]]
-            bent += [False] if k + 1 == len(terms) else [False, True]
-        places.append(mine)
+            halved += [False] if k + 1 == len(terms) else [False, True]
+        places.append(places_of)
     unit = np.eye(len(rows))
-    plain, curved = _affine(rows), np.array(bent)
+    affine, curved = _affine(rows), np.array(halved)
     if odds:
         kinds = np.where(curved, Curve.SOFTPLUS, Curve.BENT).astype(np.int8)
-        made: Layer = SmoothLayer(weight=plain.weight, bias=plain.bias, bend=np.ones(len(rows)), curve=kinds)
+        made: Layer = SmoothLayer(weight=affine.weight, bias=affine.bias, bend=np.ones(len(rows)), curve=kinds)
     else:
-        made = replace(plain, slope=np.where(curved, 0.0, 1.0))
-    return [[unit[list(place)].sum(axis=0) for place in mine] for mine in places], made
+        made = replace(affine, slope=np.where(curved, 0.0, 1.0))
+    return [[unit[list(place)].sum(axis=0) for place in places_of] for places_of in places], made
 
 
 def _affine(rows: Sequence[Array]) -> Layer:

@@ -53,11 +53,11 @@ class Forbidden:
 
     def contain(self, lower: Array, upper: Array) -> Booleans:
         """Return (B,) True for raw boxes [lower, upper] (B, V) that lie in one forbidden box: none of their points is legal."""
-        found = np.zeros(len(lower), dtype=bool)
+        contained = np.zeros(len(lower), dtype=bool)
         for low, high in zip(self.lower, self.upper, strict=True):  # a handful of boxes: memory matters more than the loop
             v = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
-            found |= ((lower[:, v] >= low[v]) & (upper[:, v] <= high[v])).all(axis=1)
-        return found
+            contained |= ((lower[:, v] >= low[v]) & (upper[:, v] <= high[v])).all(axis=1)
+        return contained
 
     def common(self, lower: Array, upper: Array) -> Iterator[Array]:
         """Yield (B, V) for each forbidden box: widths of its intersections with raw boxes [lower, upper], negative if empty."""
@@ -134,8 +134,8 @@ class Domain:
 
     def within(self, raw: Array) -> Booleans:
         """Return (B,) True for raw points (B, V) inside the declared ranges, with whole numbers where they must be."""
-        whole = ~self.integer | (raw == np.floor(raw))
-        return np.asarray(((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1))
+        integral = ~self.integer | (raw == np.floor(raw))
+        return np.asarray(((raw >= self.lower) & (raw <= self.upper) & integral).all(axis=1))
 
     def legal(self, raw: Array) -> Booleans:
         """Return (B,) True for raw points (B, V) that are legal rows: within the ranges and not forbidden."""
@@ -166,9 +166,9 @@ class Domain:
 
         A real interval shares its cut; of whole numbers the right half begins at the next one.
         """
-        at = (np.arange(len(lower)), np.asarray(variable))
+        index = (np.arange(len(lower)), np.asarray(variable))
         left, right = upper.copy(), lower.copy()
-        left[at], right[at] = cut, np.where(self.integer[at[1]], np.asarray(cut) + 1, cut)
+        left[index], right[index] = cut, np.where(self.integer[index[1]], np.asarray(cut) + 1, cut)
         return np.concatenate([lower, right]), np.concatenate([left, upper])
 
     def impossible(self, lower: Array, upper: Array) -> Booleans:
@@ -193,9 +193,9 @@ class Regions(Batched):
 
     def halves(self, domain: Domain, feature: Integers, cut: Array) -> Regions:
         """Return the halves of regions after splits (B,), given as in a `Tree`: all first halves, then all second ones."""
-        both, count = Regions.join([self, self]), len(self)
+        joined, count = Regions.join([self, self]), len(self)
         box, sign = np.flatnonzero(feature >= 0), np.flatnonzero(feature < -1)
-        at = np.concatenate([box, count + box])
-        both.lower[at], both.upper[at] = domain.halves(self.lower[box], self.upper[box], feature[box], cut[box])
-        both.inactive[sign, -2 - feature[sign]] = both.active[count + sign, -2 - feature[sign]] = True
-        return both
+        index = np.concatenate([box, count + box])
+        joined.lower[index], joined.upper[index] = domain.halves(self.lower[box], self.upper[box], feature[box], cut[box])
+        joined.inactive[sign, -2 - feature[sign]] = joined.active[count + sign, -2 - feature[sign]] = True
+        return joined

@@ -17,8 +17,8 @@ class ModelError(Exception):
     def __init__(self, path: str | Path, problem: str, *, node: str | None = None, op: str | None = None) -> None:
         self.node = node
         self.op = op
-        where = "" if node is None else f"node {node!r} ({op}): " if op else f"{node!r}: "
-        super().__init__(f"{path}: {where}{problem}")
+        place = "" if node is None else f"node {node!r} ({op}): " if op else f"{node!r}: "
+        super().__init__(f"{path}: {place}{problem}")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error for other processes (joblib): it is rebuilt from its message, not from the arguments above."""

@@ -25,9 +25,9 @@ WORK = 1 << 30
 """Multiplications of one evaluation, about a tenth of a second."""
 
 
-def at_once(network: Model, most: int) -> int:
-    """Return how many of `most` pairs of points to evaluate at once: fewer for large networks, so that deadlines are met."""
-    return int(min(max(WORK // (2 * network.work), 16), most))
+def at_once(network: Model, count: int) -> int:
+    """Return how many of `count` pairs of points to evaluate at once: fewer for large networks, so that deadlines are met."""
+    return int(min(max(WORK // (2 * network.work), 16), count))
 
 
 EXACTLY = 1e-7
@@ -57,40 +57,40 @@ def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple
         return met, ~met, margins
     met, unmet = (np.zeros((len(raw), len(problem.goals)), dtype=bool) for _ in range(2))
     margins = np.full((len(raw), 2), np.nan)
-    left = np.arange(len(raw))
+    undecided = np.arange(len(raw))
     for bits in PRECISIONS:
-        for start in range(0, len(left), EXACT_POINTS):
-            part = left[start : start + EXACT_POINTS]
+        for start in range(0, len(undecided), EXACT_POINTS):
+            part = undecided[start : start + EXACT_POINTS]
             _by_balls(problem, question[part], raw[part], bits, part, (met, unmet, margins))
-        left = left[~(met | unmet)[left].all(axis=1)]
-        if not len(left):
+        undecided = undecided[~(met | unmet)[undecided].all(axis=1)]
+        if not len(undecided):
             break
     return met, unmet, margins
 
 
 def _by_balls(
-    problem: TwinProblem, question: Integers, raw: Array, bits: int, at: Integers, into: tuple[Booleans, Booleans, Array]
+    problem: TwinProblem, question: Integers, raw: Array, bits: int, place: Integers, into: tuple[Booleans, Booleans, Array]
 ) -> None:
-    """Decide goals at raw points (B, V) with one precision; write the results into rows `at` of met, unmet and margins."""
+    """Decide goals at raw points (B, V) with one precision; write the results into rows `place` of met, unmet and margins."""
     met, unmet, margins = into
     x, x_prime = pair(problem, question, raw)
     network = problem.network
-    same = network.surely_equal(x, x_prime)
+    equal = network.surely_equal(x, x_prime)
     clock.spend(2 * len(x) * (EXACT * network.work + BALL * OF_TREES if network.of_trees else BALL * network.work))
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]
         logits = network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
-        both = [sum((w * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits]
-        for k, place in enumerate(at.tolist()):
-            g, g_prime = both[k], both[k] if same[k] else both[k + len(at)]
+        margin_balls = [sum((w * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits]
+        for k, row in enumerate(place.tolist()):
+            g, g_prime = margin_balls[k], margin_balls[k] if equal[k] else margin_balls[k + len(place)]
             if not (_sharp(g) and _sharp(g_prime)):
                 continue
-            margins[place] = float(g.mid()), float(g_prime.mid())
+            margins[row] = float(g.mid()), float(g_prime.mid())
             for number, goal in enumerate(problem.goals):
-                values = _gap_values(goal.gap, g, g_prime, same[k]) if goal.gap else _row_values(goal, g, g_prime, same[k])
+                values = _gap_values(goal.gap, g, g_prime, equal[k]) if goal.gap else _row_values(goal, g, g_prime, equal[k])
                 signs = list(zip(values, [False] if goal.gap else goal.strict_rows.tolist(), strict=True))
-                met[place, number] = any(value > 0 if strict else value >= 0 for value, strict in signs)
-                unmet[place, number] = all(value <= 0 if strict else value < 0 for value, strict in signs)
+                met[row, number] = any(value > 0 if strict else value >= 0 for value, strict in signs)
+                unmet[row, number] = all(value <= 0 if strict else value < 0 for value, strict in signs)
 
 
 def _sharp(g: arb) -> bool:
@@ -100,10 +100,10 @@ def _sharp(g: arb) -> bool:
 
 def _row_values(goal: Goal, g: arb, g_prime: arb, same: bool) -> list[arb]:
     """Return the rows' values at margins g, g'. If these are the `same` number, g - g' is exactly 0, not a ball around it."""
-    found = []
+    values = []
     for (a, b), constant in zip(goal.rows.tolist(), goal.constants.tolist(), strict=True):
-        found.append(((ball(a) + ball(b)) * g if same else ball(a) * g + ball(b) * g_prime) + ball(constant))
-    return found
+        values.append(((ball(a) + ball(b)) * g if same else ball(a) * g + ball(b) * g_prime) + ball(constant))
+    return values
 
 
 def _gap_values(gap: GapGoal, g: arb, g_prime: arb, same: bool) -> list[arb]:
@@ -129,14 +129,14 @@ def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[B
         clock.spend(EXACT * 2 * len(x) * problem.network.work)
         logits = problem.network.forward(exact(np.concatenate([x, x_prime])))
         flat = affine(logits, margin)
-        both = Dyadic(limbs=flat.limbs.reshape(len(flat.limbs), 2, -1).transpose(0, 2, 1), exponent=flat.exponent)
-        sign = affine(both, rows).sign
+        pairs = Dyadic(limbs=flat.limbs.reshape(len(flat.limbs), 2, -1).transpose(0, 2, 1), exponent=flat.exponent)
+        sign = affine(pairs, rows).sign
         met[part] = problem.goals_met(np.where(problem.strict, sign > 0, sign >= 0))
-        margins[part] = both.to_float()
+        margins[part] = pairs.to_float()
         for g, goal in enumerate(problem.goals):
             if goal.gap is not None:  # the rows are sufficient; where none holds, the probabilities themselves decide
                 for k in np.flatnonzero(~met[part, g]):
-                    met[start + k, g] = not _gap_exceeded(both[int(k)], goal.gap)
+                    met[start + k, g] = not _gap_exceeded(pairs[int(k)], goal.gap)
     return met, margins
 
 

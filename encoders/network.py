@@ -131,7 +131,7 @@ class Feed:
     @property
     def columns(self) -> int:
         """The number of network columns that become this input."""
-        return int((self.start != NO_COLUMN).sum()) + sum(len(known) - 1 for known in self.categories.values())
+        return int((self.start != NO_COLUMN).sum()) + sum(len(categories) - 1 for categories in self.categories.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -321,9 +321,9 @@ class Network(Model):
         """Return the network if it is piecewise linear. Raises CurveError naming the layer.   what: the method that needs it."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
-                found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"
+                problem = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"
                 soft = f"{what} cannot take probabilities of several classes: ask about decisions, or by --method auto"
-                raise CurveError(self.source or "network", soft if self.whole.piecewise_linear else found)
+                raise CurveError(self.source or "network", soft if self.whole.piecewise_linear else problem)
         return self
 
     def forward(self, x: Numbers) -> Numbers:

@@ -88,23 +88,23 @@ def integrated_gradients(
         raise ValueError(f"steps = {steps}, expected at least 1, or None for the exact integral")
     size = max(1, POINTS // points_of(network, steps))  # independent of threads, as sums of other shapes round differently
     parts = [slice(start, start + size) for start in range(0, len(x), size)]
-    found = Parallel(n_jobs=threads, require="sharedmem")(
+    parts_done = Parallel(n_jobs=threads, require="sharedmem")(
         delayed(_attributions)(network, margin, x[part], baseline[part], steps) for part in parts
     )
-    whole = np.concatenate(found) if found else np.zeros_like(x)
+    result = np.concatenate(parts_done) if parts_done else np.zeros_like(x)
     for part in (slice(start, start + POINTS) for start in range(0, len(x), POINTS)):
-        _check(network, margin, x[part], baseline[part], whole[part], exact=steps is None)
-    return whole
+        _check(network, margin, x[part], baseline[part], result[part], exact=steps is None)
+    return result
 
 
-def _check(network: Network, margin: Array, x: Array, baseline: Array, found: Array, *, exact: bool) -> None:
+def _check(network: Network, margin: Array, x: Array, baseline: Array, values: Array, *, exact: bool) -> None:
     """Raise ModelError for attributions (B, n_0) as `integrated_gradients` does."""
     if (baseline == baseline[0]).all():
         baseline = baseline[:1]
     with np.errstate(over="ignore", invalid="ignore"):
-        total, (end, end_terms), (start, start_terms) = found.sum(axis=1), *(_margin(network, margin, one) for one in (x, baseline))
-        terms = np.abs(found).sum(axis=1) + end_terms + start_terms
-        wrong = ~np.isfinite(found).all(axis=1)
+        total, (end, end_terms), (start, start_terms) = values.sum(axis=1), *(_margin(network, margin, p) for p in (x, baseline))
+        terms = np.abs(values).sum(axis=1) + end_terms + start_terms
+        wrong = ~np.isfinite(values).all(axis=1)
         if exact:
             wrong |= ~(np.abs(total - (end - start)) <= COMPLETE * terms)
     if wrong.any():
@@ -143,32 +143,32 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
         row = np.repeat(np.arange(len(x)), steps)
         length = np.full(len(row), 1 / steps)
         slopes = _slopes(layers, _along(start, direction, row, np.tile((np.arange(steps) + 0.5) / steps, len(x))))
-    pulled = _pulled_back(layers, length[:, None] * margin, slopes)
+    weights = _pulled_back(layers, length[:, None] * margin, slopes)
     # Every path has at least one piece, and its pieces lie together: reduceat sums them.
-    summed = np.add.reduceat(pulled, np.searchsorted(row, np.arange(len(x))), axis=0)
+    summed = np.add.reduceat(weights, np.searchsorted(row, np.arange(len(x))), axis=0)
     return np.asarray((x - baseline) * (summed @ first.weight))
 
 
-def _adaptive(layers: Sequence[Layer], margin: Array, moved: Array, start: Array, direction: Array) -> Array:
-    """Return the attributions (B, n_0) of a network with smooth neurons, by parts of paths that are halved. moved: x - baseline."""
+def _adaptive(layers: Sequence[Layer], margin: Array, delta: Array, start: Array, direction: Array) -> Array:
+    """Return the attributions (B, n_0) of a network with smooth neurons, by parts of paths that are halved. delta: x - baseline."""
     first = layers[0]
 
     def attributed(row: Integers, low: Array, width: Array, rule: tuple[Array, Array]) -> Array:
         """Return (Q, n_0) the integrals over the parts [low, low + width] (Q,) of the paths of rows (Q,)."""
         node, share = rule
-        out, step = np.empty((len(row), moved.shape[1])), POINTS // len(node)
-        for some in (slice(at, at + step) for at in range(0, len(row), step)):
-            alpha = low[some, None] + width[some, None] * node
-            slopes = _slopes(layers, _along(start, direction, np.repeat(row[some], len(node)), alpha.ravel()))
-            pulled = _pulled_back(layers, (width[some, None] * share).reshape(-1, 1) * margin, slopes)
-            out[some] = moved[row[some]] * (pulled.reshape(*alpha.shape, -1).sum(axis=1) @ first.weight)
+        out, step = np.empty((len(row), delta.shape[1])), POINTS // len(node)
+        for part in (slice(offset, offset + step) for offset in range(0, len(row), step)):
+            alpha = low[part, None] + width[part, None] * node
+            slopes = _slopes(layers, _along(start, direction, np.repeat(row[part], len(node)), alpha.ravel()))
+            weights = _pulled_back(layers, (width[part, None] * share).reshape(-1, 1) * margin, slopes)
+            out[part] = delta[row[part]] * (weights.reshape(*alpha.shape, -1).sum(axis=1) @ first.weight)
         return out
 
-    ends = _with_roots(np.tile([0.0, 1.0], (len(moved), 1)), *_kinks(first, start, direction))
+    ends = _with_roots(np.tile([0.0, 1.0], (len(delta), 1)), *_kinks(first, start, direction))
     lengths = np.diff(ends, axis=1)
     row, column = np.nonzero(lengths > 0)
     low, width = ends[row, column], lengths[row, column]
-    whole, total, size, rule, level = attributed(row, low, width, LONG), np.zeros_like(moved), np.zeros(len(moved)), LONG, 0
+    whole, total, size, rule, level = attributed(row, low, width, LONG), np.zeros_like(delta), np.zeros(len(delta)), LONG, 0
     while len(row):
         level += 1
         if level == FEW:
@@ -176,49 +176,49 @@ def _adaptive(layers: Sequence[Layer], margin: Array, moved: Array, start: Array
             whole = attributed(row, low, width, rule)
         width = width / 2
         halves = attributed(row, low, width, rule), attributed(row, low + width, width, rule)
-        both = halves[0] + halves[1]
-        np.maximum.at(size, row, np.abs(both).sum(axis=1))
-        open_ = np.abs(both - whole).sum(axis=1) > AGREES * size[row]
-        open_ |= (width > FINE) & ~_calm(layers, start, direction, row, low + width, width)
-        open_ &= width > SMALLEST
-        np.add.at(total, row[~open_], both[~open_])
-        whole = np.concatenate([one[open_] for one in halves])
-        row, low, width = np.tile(row[open_], 2), np.concatenate([low[open_], (low + width)[open_]]), np.tile(width[open_], 2)
+        sums = halves[0] + halves[1]
+        np.maximum.at(size, row, np.abs(sums).sum(axis=1))
+        split = np.abs(sums - whole).sum(axis=1) > AGREES * size[row]
+        split |= (width > FINE) & ~_calm(layers, start, direction, row, low + width, width)
+        split &= width > SMALLEST
+        np.add.at(total, row[~split], sums[~split])
+        whole = np.concatenate([half[split] for half in halves])
+        row, low, width = np.tile(row[split], 2), np.concatenate([low[split], (low + width)[split]]), np.tile(width[split], 2)
     return total
 
 
 def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers, middle: Array, reach: Array) -> Booleans:
     """Return (Q,) True for parts [middle - reach, middle + reach] (Q,) on which every neuron moves little or is flat throughout,
     and no kink of a later layer can lie, so that points show all. By bounds of derivatives, from layer to layer."""
-    calm = np.ones(len(row), dtype=bool)
+    is_calm = np.ones(len(row), dtype=bool)
     value, moves = _along(start, direction, row, middle), np.abs(direction[row]) * reach[:, None]
     for k, (layer, above) in enumerate(itertools.pairwise(layers)):
-        least = np.maximum(np.abs(value) - moves, 0.0)  # |a| throughout
+        smallest = np.maximum(np.abs(value) - moves, 0.0)  # |a| throughout
         bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
         steepest = np.where(value + moves > 0, 1.0, bend)
         if k:
-            calm &= ~((least <= 0) & (bend < 1)).any(axis=1)
+            is_calm &= ~((smallest <= 0) & (bend < 1)).any(axis=1)
         if isinstance(layer, SmoothLayer):
-            calm &= ((moves <= CALM) | (least > FLAT) | ~layer.smooth | layer.squared).all(axis=1)
-            steepest = np.where(layer.smooth, _made_of_tanh(layer, least)[1], steepest)
-        for curve, at in groups:
-            steepest[:, at] = 2 * (np.abs(value) + moves)[:, at] if curve is Curve.SQUARE else MOST_STEEP
+            is_calm &= ((moves <= CALM) | (smallest > FLAT) | ~layer.smooth | layer.squared).all(axis=1)
+            steepest = np.where(layer.smooth, _made_of_tanh(layer, smallest)[1], steepest)
+        for curve, index in groups:
+            steepest[:, index] = 2 * (np.abs(value) + moves)[:, index] if curve is Curve.SQUARE else MOST_STEEP
             for joint in curve.joints if k and curve.joints and curve.shape.kink else ():
-                calm &= ~(np.abs(value[:, at] - joint) <= moves[:, at]).any(axis=1)
+                is_calm &= ~(np.abs(value[:, index] - joint) <= moves[:, index]).any(axis=1)
         if above is not layers[-1]:
             value = affine(activate(value, layer), above)
             moves = (steepest * moves) @ np.abs(above.weight).T
-    return calm
+    return is_calm
 
 
 def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Array]:
     """Return path (R,) and place (R,), path by path, of kinks of the first layer's neurons, and of steps of its steep curves."""
     bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
-    at = [(k, 0.0) for k in range(len(bend))]
-    for curve, mine in groups:
-        at += [(k, joint) for joint in curve.joints if joint for k in mine.tolist()]
-    neuron, joint = np.array([k for k, _ in at], dtype=np.int64), np.array([joint for _, joint in at])
-    kinked = (bend < 1)[neuron] | np.isin(neuron, [k for curve, mine in groups if curve.joints for k in mine.tolist()])
+    joints = [(k, 0.0) for k in range(len(bend))]
+    for curve, index in groups:
+        joints += [(k, joint) for joint in curve.joints if joint for k in index.tolist()]
+    neuron, joint = np.array([k for k, _ in joints], dtype=np.int64), np.array([joint for _, joint in joints])
+    kinked = (bend < 1)[neuron] | np.isin(neuron, [k for curve, index in groups if curve.joints for k in index.tolist()])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         alpha = (joint - start[:, neuron]) / direction[:, neuron]
     row, column = np.nonzero((alpha > 0) & (alpha < 1) & (kinked | (np.abs(direction[:, neuron]) > STEEP)))
@@ -250,12 +250,12 @@ def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
 
 def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
     """Return activations (B, n) of a smooth layer at a (B, n), and their derivatives."""
-    bent = np.where(a > 0, 1.0, layer.bend)
-    value, slope = bent * a, bent
-    if (made := layer.smooth & ~layer.shaped).any():
-        value, slope = (np.where(made, one, other) for one, other in zip(_made_of_tanh(layer, a), (value, slope), strict=True))
-    for curve, at in layer.groups():
-        value[:, at], slope[:, at] = curve.at(a[:, at])
+    leaky = np.where(a > 0, 1.0, layer.bend)
+    value, slope = leaky * a, leaky
+    if (of_tanh := layer.smooth & ~layer.shaped).any():
+        value, slope = (np.where(of_tanh, x, y) for x, y in zip(_made_of_tanh(layer, a), (value, slope), strict=True))
+    for curve, index in layer.groups():
+        value[:, index], slope[:, index] = curve.at(a[:, index])
     return value, slope
 
 
@@ -266,12 +266,12 @@ def _made_of_tanh(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
     return c + p * np.copysign((1 - e) / (1 + e), a), 4 * p * q * e / (1 + e) ** 2
 
 
-def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:
-    """Return `pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations."""
+def _pulled_back(layers: Sequence[Layer], weights: Array, slopes: Sequence[Array]) -> Array:
+    """Return `weights` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations."""
     for layer, slope in zip(reversed(layers), reversed(slopes), strict=False):
-        pulled = pulled @ layer.weight
-        pulled *= slope
-    return pulled
+        weights = weights @ layer.weight
+        weights *= slope
+    return weights
 
 
 def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[Integers, Array, list[Array]]:
@@ -307,8 +307,8 @@ def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
         row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)
         alpha = ends[row, column]
         value = _along(start, direction, row, alpha)
-        for below, layer in itertools.pairwise(layers[: k + 1]):
-            value = affine(activate(value, below), layer)
+        for layer_below, layer in itertools.pairwise(layers[: k + 1]):
+            value = affine(activate(value, layer_below), layer)
         # Between neighbouring ends of one path the pre-activation is linear, so a change of sign is one root.
         left, right = value[:-1], value[1:]
         piece, neuron = np.nonzero(((left > 0) != (right > 0)) & (row[:-1] == row[1:])[:, None] & (layers[k].slope < 1))
@@ -321,6 +321,6 @@ def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
 def _with_roots(ends: Array, row: Integers, root: Array) -> Array:
     """Return `ends` with further ends root (R,) in rows row (R,), which are increasing."""
     count = np.bincount(row, minlength=len(ends))
-    more = np.ones((len(ends), int(count.max(initial=0))))
-    more[row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)] = root
-    return np.sort(np.concatenate([ends, more], axis=1), axis=1)
+    extra = np.ones((len(ends), int(count.max(initial=0))))
+    extra[row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)] = root
+    return np.sort(np.concatenate([ends, extra], axis=1), axis=1)

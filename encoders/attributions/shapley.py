@@ -64,54 +64,54 @@ class _LeafSums:
         self.column, self.threshold, self.missing = model.column.tolist(), model.threshold.tolist(), model.missing_left.tolist()
         self.left, self.right, self.owner = model.left.tolist(), model.right.tolist(), owner.tolist()
         self.background = columns.shape[1] - self.rows
-        most = min(model.depth, len(phi))
-        if most > MOST:
-            raise ValueError(f"up to {most} features decide on the way to one leaf; supported are {MOST}")
-        self.kind = np.min_scalar_type((1 << most) - 1)
-        self.gain, self.loss = _weights(most)
+        depth = min(model.depth, len(phi))
+        if depth > MOST:
+            raise ValueError(f"up to {depth} features decide on the way to one leaf; supported are {MOST}")
+        self.kind = np.min_scalar_type((1 << depth) - 1)
+        self.gain, self.loss = _weights(depth)
 
     def tree(self, root: int) -> None:
         """Add the contributions of the leaves of one tree."""
-        open_ = [(root, np.zeros(self.columns.shape[1], dtype=self.kind), tuple[int, ...]())]
-        while open_:
-            node, failed, asked = open_.pop()
+        stack = [(root, np.zeros(self.columns.shape[1], dtype=self.kind), tuple[int, ...]())]
+        while stack:
+            node, failed, players = stack.pop()
             column = self.column[node]
             if column < 0:
-                if asked and self.value[node]:
-                    self._leaf(failed, asked, self.value[node])
+                if players and self.value[node]:
+                    self._leaf(failed, players, self.value[node])
                 continue
             player = self.owner[column]
-            if player not in asked:
-                asked = (*asked, player)
-            bit = self.kind.type(1 << asked.index(player))
+            if player not in players:
+                players = (*players, player)
+            bit = self.kind.type(1 << players.index(player))
             numbers = self.columns[column]
             goes_left = numbers <= self.threshold[node]
             if self.missing[node]:
                 goes_left |= np.isnan(numbers)
-            open_.append((self.left[node], failed | (~goes_left * bit), asked))
-            open_.append((self.right[node], failed | (goes_left * bit), asked))
+            stack.append((self.left[node], failed | (~goes_left * bit), players))
+            stack.append((self.right[node], failed | (goes_left * bit), players))
 
-    def _leaf(self, failed: Masks, asked: tuple[int, ...], value: float) -> None:
-        own, at = _distinct(failed[: self.rows], len(asked))
-        other, _, count = _counted(failed[self.rows :], len(asked))
-        worth = self._worth(own, other, count * (value / self.background), len(asked))
-        for player, one in zip(asked, worth, strict=True):
-            if one.any():
-                self.phi[player] += one[at]
+    def _leaf(self, failed: Masks, players: tuple[int, ...], value: float) -> None:
+        sets, place = _distinct(failed[: self.rows], len(players))
+        background_sets, _, count = _counted(failed[self.rows :], len(players))
+        contribution = self._worth(sets, background_sets, count * (value / self.background), len(players))
+        for player, values in zip(players, contribution, strict=True):
+            if values.any():
+                self.phi[player] += values[place]
 
-    def _worth(self, own: Masks, other: Masks, count: Array, players: int) -> Array:
-        """Return (D, K) the contribution of a leaf to each of its players.   own: (K,) sets F.   other, count: (L,) sets C,
+    def _worth(self, sets: Masks, others: Masks, count: Array, players: int) -> Array:
+        """Return (D, K) the contribution of a leaf to each of its players.   sets: (K,) sets F.   others, count: (L,) sets C,
         counted."""
-        found = np.zeros((players, len(own)))
-        held, fails = _bits(other, players), _bits(own, players)
-        u, v = held.sum(axis=0), fails.sum(axis=0)
-        step = max(1, PAIRS // len(other))
-        for start in range(0, len(own), step):
+        contribution = np.zeros((players, len(sets)))
+        members, missing = _bits(others, players), _bits(sets, players)
+        u, v = members.sum(axis=0), missing.sum(axis=0)
+        step = max(1, PAIRS // len(others))
+        for start in range(0, len(sets), step):
             part = slice(start, start + step)
-            weight = np.where(own[part, None] & other == 0, count, 0.0)
-            found[:, part] = held @ (weight * self.gain[u, v[part, None]]).T
-            found[:, part] -= fails[:, part] * (weight * self.loss[u, v[part, None]]).sum(axis=1)
-        return found
+            weight = np.where(sets[part, None] & others == 0, count, 0.0)
+            contribution[:, part] = members @ (weight * self.gain[u, v[part, None]]).T
+            contribution[:, part] -= missing[:, part] * (weight * self.loss[u, v[part, None]]).sum(axis=1)
+        return contribution
 
 
 def _weights(most: int) -> tuple[Array, Array]:
@@ -132,15 +132,15 @@ def _bits(sets: Masks, players: int) -> Integers:
 
 def _distinct(sets: Masks, players: int) -> tuple[Masks, Integers]:
     """Return the distinct sets (K,), and the position of each row's set among them."""
-    own, at, _ = _counted(sets, players)
-    return own, at
+    distinct, place, _ = _counted(sets, players)
+    return distinct, place
 
 
 def _counted(sets: Masks, players: int) -> tuple[Masks, Integers, Integers]:
     """Return the same, and the number of rows with each set."""
     if players > COUNTED:
-        found, at, number = np.unique(sets, return_inverse=True, return_counts=True)
-        return found, at, number
+        unique, inverse, number = np.unique(sets, return_inverse=True, return_counts=True)
+        return unique, inverse, number
     count = np.bincount(sets, minlength=1 << players)
     distinct = np.flatnonzero(count)
     place = np.zeros(len(count), dtype=np.int64)

@@ -120,11 +120,11 @@ class Copies(Copied):
     ) -> Copies:
         """Return copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         lower, upper = root
-        which = np.isin(np.arange(domain.variables), protected)
+        is_protected = np.isin(np.arange(domain.variables), protected)
         low, high, prime = (np.tile(end, (len(values), 1)) for end in (lower, upper, lower))
         low[:, protected] = high[:, protected] = values[reference]
         prime[:, protected] = values
-        batch = TwinBatch(lower=low, upper=high, prime=prime, protected=which)
+        batch = TwinBatch(lower=low, upper=high, prime=prime, protected=is_protected)
         twin = Twin.of(TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=(_ROWS,))).with_room()
         return cls(
             network=network, domain=domain, margin=margin, values=values, protected=protected, reference=reference, twin=twin,
@@ -164,10 +164,10 @@ class Copies(Copied):
         twin, (question, low, high) = self.twin, self._pairs(lower, upper)
         wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
         intervals = interval_bounds(twin, question, low, high)
-        found = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
-        score = np.add.reduceat(found.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
-        at = self.domain.middle(lower, upper)[:, self.variables]
-        return self._bounds((found.lower - ROOM * found.error).T, intervals[-1]), score, at
+        goals = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
+        score = np.add.reduceat(goals.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
+        middle = self.domain.middle(lower, upper)[:, self.variables]
+        return self._bounds((goals.lower - ROOM * goals.error).T, intervals[-1]), score, middle
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
         """Return bounds by the standard relaxation (see `regions`), with room for rounding, for two hidden layers or more.
@@ -191,7 +191,7 @@ class Copies(Copied):
         """Return the bounds from lower bounds of all rows of all pairs. g_z - g_r is exactly 0 if no differing neuron is ever
         on."""
         least = least.reshape(len(_ROWS.rows), -1, len(self))
-        alike = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(least.shape[1:])
-        alike[:, self.reference] = True
-        delta_lower, delta_upper = np.where(alike, 0.0, least[2]), np.where(alike, 0.0, -least[3])
+        equal = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(least.shape[1:])
+        equal[:, self.reference] = True
+        delta_lower, delta_upper = np.where(equal, 0.0, least[2]), np.where(equal, 0.0, -least[3])
         return CopyBounds(lower=least[0], upper=-least[1], delta_lower=delta_lower, delta_upper=delta_upper)

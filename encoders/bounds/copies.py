@@ -69,7 +69,7 @@ class CopyForms:
         self.weights = [*(layer.weight for layer in hidden), margin[None] @ last.weight]
         self.biases = [*(layer.bias for layer in hidden), margin[None] @ last.bias]
         self.absolute = [np.abs(weight) for weight in self.weights]
-        count = max(len(one.bias) for one in network.layers) + max(one.weight.shape[1] for one in network.layers)
+        count = max(len(layer.bias) for layer in network.layers) + max(layer.weight.shape[1] for layer in network.layers)
         terms = (count + 2 * len(network.layers) + 40) * 2.0**-53
         self.rate = 64 * 2.0 ** len(network.layers) * terms / (1 - terms)
         self.sizes: list[Array] = []
@@ -84,23 +84,23 @@ class CopyForms:
         """Return the planes over network boxes low, high (B, n_0)."""
         step = max(1, BLOCK // max(len(bias) for bias in self.biases) ** 2)
         with np.errstate(all="ignore"):
-            found = CopyPlanes.join([self._planes(low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)])
+            planes = CopyPlanes.join([self._planes(low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)])
         ends = []
-        for slope, value, nothing in ((found.under, found.least, -np.inf), (found.over, found.most, np.inf)):
-            sure = np.isfinite(slope).all(axis=1) & np.isfinite(value)
-            ends += [np.where(sure[:, None], slope, 0.0), np.where(sure, value, nothing)]
-        return CopyPlanes(under=ends[0], least=ends[1], over=ends[2], most=ends[3], score=np.nan_to_num(found.score))
+        for slope, value, unbounded in ((planes.under, planes.least, -np.inf), (planes.over, planes.most, np.inf)):
+            finite = np.isfinite(slope).all(axis=1) & np.isfinite(value)
+            ends += [np.where(finite[:, None], slope, 0.0), np.where(finite, value, unbounded)]
+        return CopyPlanes(under=ends[0], least=ends[1], over=ends[2], most=ends[3], score=np.nan_to_num(planes.score))
 
     def _planes(self, low: Array, high: Array) -> CopyPlanes:
         middle, width = (low + high) / 2, (high - low) / 2
         bands: list[_Band] = []
-        least, most = low, high
+        lower, upper = low, high
         for k, leak in enumerate(self.leaks):
             slope, value, radius = self._substituted(k, bands, middle)
-            (down, up), (near, far) = self.swing(slope, low, high), self._intervals(k, least, most)
-            least, most = np.fmax(value + down - radius, near), np.fmin(value + up + radius, far)
-            bands.append(_band(least, most, leak))
-            least, most = (np.where(end < 0, leak * end, end) for end in (least, most))
+            (fall, rise), (interval_low, interval_high) = self.swing(slope, low, high), self._intervals(k, lower, upper)
+            lower, upper = np.fmax(value + fall - radius, interval_low), np.fmin(value + rise + radius, interval_high)
+            bands.append(_band(lower, upper, leak))
+            lower, upper = (np.where(end < 0, leak * end, end) for end in (lower, upper))
         under, lowest = self._one_sided(1.0, bands, middle)
         over, highest = self._one_sided(-1.0, bands, middle)
         return CopyPlanes(under=under, least=lowest, over=-over, most=-highest, score=self._score(bands, width))
@@ -109,19 +109,19 @@ class CopyForms:
         """Return slopes (B, n_0) of planes under sign * margin, and their values (B,) in the middle, less all rounding."""
         p = np.broadcast_to(sign * self.weights[-1][0], (len(middle), self.weights[-1].shape[1]))
         value = np.full(len(middle), sign * self.biases[-1][0])
-        lost = np.full(len(middle), self.rate * self.sizes[-1][0])
+        rounding = np.full(len(middle), self.rate * self.sizes[-1][0])
         for j in range(len(bands) - 1, -1, -1):
             band = bands[j]
-            lost = lost + self.rate * (np.abs(p) @ self.sizes[j])
+            rounding = rounding + self.rate * (np.abs(p) @ self.sizes[j])
             value = value + 2 * (np.minimum(p, 0) * band.half).sum(axis=1)
             p = p * np.where(p < 0, band.chord, band.flat)
             value = value + p @ self.biases[j]
             p = p @ self.weights[j]
-        return np.asarray(p), value + (p * middle).sum(axis=1) - lost - TINY
+        return np.asarray(p), value + (p * middle).sum(axis=1) - rounding - TINY
 
-    def _intervals(self, k: int, least: Array, most: Array) -> tuple[Array, Array]:
+    def _intervals(self, k: int, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return bounds (B, m) of all pre-activations of layer k from those of its inputs."""
-        middle, half = (least + most) / 2, (most - least) / 2
+        middle, half = (lower + upper) / 2, (upper - lower) / 2
         reach = (half + self.rate * (np.abs(middle) + half)) @ self.absolute[k].T + self.rate * np.abs(self.biases[k]) + TINY
         value = middle @ self.weights[k].T + self.biases[k]
         reach = np.where(np.abs(value) + reach <= LARGEST, reach, np.inf)
@@ -142,19 +142,19 @@ class CopyForms:
 
     def _score(self, bands: list[_Band], width: Array) -> Array:
         """Return (B, n_0) the widths of unstable neurons' bands, times their weights in the margin, distributed over the inputs."""
-        passed = np.broadcast_to(self.absolute[-1][0], (len(width), self.absolute[-1].shape[1]))
-        blame = np.zeros((len(width), passed.shape[1]))
+        weight = np.broadcast_to(self.absolute[-1][0], (len(width), self.absolute[-1].shape[1]))
+        score = np.zeros((len(width), weight.shape[1]))
         for k in range(len(bands) - 1, -1, -1):
             chord, share = bands[k].chord, bands[k].share
-            passed, blame = (passed * chord) @ self.absolute[k], (blame * chord + passed * share) @ self.absolute[k]
-        return np.asarray(blame * width)
+            weight, score = (weight * chord) @ self.absolute[k], (score * chord + weight * share) @ self.absolute[k]
+        return np.asarray(score * width)
 
 
 def _band(low: Array, high: Array, leak: Array) -> _Band:
     """Return the band around the activations of a layer for pre-activations in [low, high]."""
-    loose = (low < 0) & (high > 0)
-    width = np.where(loose, high - low, 1.0)
-    chord = np.where(loose, high / width, low >= 0)
-    half = np.where(loose, -low * chord / 2, 0.0) * (1 - leak)
+    unstable = (low < 0) & (high > 0)
+    width = np.where(unstable, high - low, 1.0)
+    chord = np.where(unstable, high / width, low >= 0)
+    half = np.where(unstable, -low * chord / 2, 0.0) * (1 - leak)
     flat = np.clip(4 * chord - 1.5, 0.0, 1.0)
     return _Band(chord=leak + (1 - leak) * chord, half=half, flat=leak + (1 - leak) * flat, share=half / width)

@@ -58,8 +58,8 @@ def interval_goals(twin: Twin, question: Integers, margins: LayerBounds) -> Arra
     total = total + least(a, margins.lower, margins.upper) + least(b, margins.lower_prime, margins.upper_prime)
     lower = total - 2 * np.abs(twin.rows).sum(axis=1) * twin.error[-1][question]
     # A row of the difference alone is exactly 0 if the copies are exactly the same.
-    alike = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
-    lower = np.where(alike, np.maximum(lower, 0.0), lower)
+    equal = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
+    lower = np.where(equal, np.maximum(lower, 0.0), lower)
     return with_constants(np.where(twin.in_range[question][:, None], lower, -np.inf), twin.constants)
 
 
@@ -98,10 +98,10 @@ def goals_by_forms(
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
-        each = state.relax_first(twin.hidden[0], bounds[0], twin.shift[question])
-        gap = (each * wanted[:, :, None]).sum(axis=1)
-        moved = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
-        share = np.divide(gap, moved, out=np.zeros_like(gap), where=moved > 0)
+        gaps = state.relax_first(twin.hidden[0], bounds[0], twin.shift[question])
+        gap = (gaps * wanted[:, :, None]).sum(axis=1)
+        spread = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
+        share = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
         score += radius * (share @ twin.absolute[0])
     else:
         state.constant -= (state.second * twin.shift[question][:, None, :]).sum(axis=2)
@@ -157,10 +157,10 @@ class _Functional:
 
     def merge(self) -> None:
         """Move the common part of the copies' coefficients, with opposite signs, into delta, which is bounded better."""
-        shared = np.where(
+        common = np.where(
             self.first * self.second < 0, np.sign(self.first) * np.minimum(np.abs(self.first), np.abs(self.second)), 0.0
         )
-        self.first, self.second, self.delta = self.first - shared, self.second + shared, self.delta + shared
+        self.first, self.second, self.delta = self.first - common, self.second + common, self.delta + common
 
     def relax(self, layer: Layer, narrow: LayerBounds, forms: LayerForms) -> Array:
         """Rewrite outputs as pre-activations of one hidden layer; returns the relaxation gap (B, R, n) of this step."""
@@ -169,17 +169,17 @@ class _Functional:
         if isinstance(layer, SmoothLayer):
             return self._relax_curves(layer, bounds, forms)
         slope = layer.slope
-        one, two = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
+        y, y_prime = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
         lines = relu_difference_lines(bounds)
         a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
         a_prime = a - delta
         equal = (bounds.lower >= 0) & (bounds.lower_prime >= 0)
         bending = bends(bounds)  # other neurons have exact lines in both copies, and may have no forms
         low_by_delta = equal | bending & (
-            lines.low_slope * delta + lines.low_constant >= one.low_slope * a - two.up_slope * a_prime - two.up_constant
+            lines.low_slope * delta + lines.low_constant >= y.low_slope * a - y_prime.up_slope * a_prime - y_prime.up_constant
         )
         up_by_delta = equal | bending & (
-            lines.up_slope * delta + lines.up_constant <= one.up_slope * a + one.up_constant - two.low_slope * a_prime
+            lines.up_slope * delta + lines.up_constant <= y.up_slope * a + y.up_constant - y_prime.low_slope * a_prime
         )
         rest = 1 - slope
         first, second, difference = rest * self.first, rest * self.second, rest * self.delta
@@ -187,29 +187,29 @@ class _Functional:
         plus_delta, plus_copies = plus * low_by_delta, plus * ~low_by_delta
         minus_delta, minus_copies = minus * up_by_delta, minus * ~up_by_delta
         self.constant = self.constant + (
-            np.minimum(first, 0.0) * one.up_constant
-            + np.minimum(second, 0.0) * two.up_constant
+            np.minimum(first, 0.0) * y.up_constant
+            + np.minimum(second, 0.0) * y_prime.up_constant
             + plus_delta * lines.low_constant
             + minus_delta * lines.up_constant
-            - plus_copies * two.up_constant
-            + minus_copies * one.up_constant
+            - plus_copies * y_prime.up_constant
+            + minus_copies * y.up_constant
         ).sum(axis=2)
         self.first = (
             slope * self.first
-            + np.where(first > 0, first * one.low_slope, first * one.up_slope)
-            + plus_copies * one.low_slope
-            + minus_copies * one.up_slope
+            + np.where(first > 0, first * y.low_slope, first * y.up_slope)
+            + plus_copies * y.low_slope
+            + minus_copies * y.up_slope
         )
         self.second = (
             slope * self.second
-            + np.where(second > 0, second * two.low_slope, second * two.up_slope)
-            - plus_copies * two.up_slope
-            - minus_copies * two.low_slope
+            + np.where(second > 0, second * y_prime.low_slope, second * y_prime.up_slope)
+            - plus_copies * y_prime.up_slope
+            - minus_copies * y_prime.low_slope
         )
         self.delta = slope * self.delta + plus_delta * lines.low_slope + minus_delta * lines.up_slope
         open_delta = np.where(lines.up_constant > 0, lines.up_constant, 0.0)
-        narrowest = np.minimum(open_delta, one.up_constant + two.up_constant)
-        return np.asarray(np.abs(first) * one.up_constant + np.abs(second) * two.up_constant + np.abs(difference) * narrowest)
+        narrowest = np.minimum(open_delta, y.up_constant + y_prime.up_constant)
+        return np.asarray(np.abs(first) * y.up_constant + np.abs(second) * y_prime.up_constant + np.abs(difference) * narrowest)
 
     def relax_first(self, layer: Layer, narrow: LayerBounds, shift: Array) -> Array:
         """Rewrite outputs as pre-activations of the first layer, both copies as one function of a; `second`, `delta` become
@@ -227,28 +227,28 @@ class _Functional:
 
     def _relax_curves(self, layer: SmoothLayer, bounds: LayerBounds, forms: LayerForms) -> Array:
         """Do the same as `relax` for a smooth layer: the lines are around y itself, and have intercepts on both sides."""
-        one, two = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
+        y, y_prime = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
         lines = difference_lines(layer, bounds)
         a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
         a_prime = a - delta
-        low_copies = one.low_slope * a + one.low_constant - two.up_slope * a_prime - two.up_constant
-        up_copies = one.up_slope * a + one.up_constant - two.low_slope * a_prime - two.low_constant
+        low_copies = y.low_slope * a + y.low_constant - y_prime.up_slope * a_prime - y_prime.up_constant
+        up_copies = y.up_slope * a + y.up_constant - y_prime.low_slope * a_prime - y_prime.low_constant
         low_by_delta = lines.low_slope * delta + lines.low_constant >= low_copies
         up_by_delta = lines.up_slope * delta + lines.up_constant <= up_copies
         plus, minus = np.maximum(self.delta, 0.0), np.minimum(self.delta, 0.0)
         plus_delta, plus_copies = plus * low_by_delta, plus * ~low_by_delta
         minus_delta, minus_copies = minus * up_by_delta, minus * ~up_by_delta
         # The coefficients of y and y' where their lower lines are used, and where their upper lines are.
-        low_one, up_one = np.maximum(self.first, 0.0) + plus_copies, np.minimum(self.first, 0.0) + minus_copies
-        low_two, up_two = np.maximum(self.second, 0.0) - minus_copies, np.minimum(self.second, 0.0) - plus_copies
+        low_y, up_y = np.maximum(self.first, 0.0) + plus_copies, np.minimum(self.first, 0.0) + minus_copies
+        low_y_prime, up_y_prime = np.maximum(self.second, 0.0) - minus_copies, np.minimum(self.second, 0.0) - plus_copies
         self.constant = self.constant + (
-            low_one * one.low_constant + up_one * one.up_constant + low_two * two.low_constant + up_two * two.up_constant
+            low_y * y.low_constant + up_y * y.up_constant + low_y_prime * y_prime.low_constant + up_y_prime * y_prime.up_constant
             + plus_delta * lines.low_constant + minus_delta * lines.up_constant
         ).sum(axis=2)
-        gap = np.abs(self.first) * one.gap(a) + np.abs(self.second) * two.gap(a_prime)
-        gap = gap + np.abs(self.delta) * np.minimum(lines.gap(delta), one.gap(a) + two.gap(a_prime))
-        self.first = low_one * one.low_slope + up_one * one.up_slope
-        self.second = low_two * two.low_slope + up_two * two.up_slope
+        gap = np.abs(self.first) * y.gap(a) + np.abs(self.second) * y_prime.gap(a_prime)
+        gap = gap + np.abs(self.delta) * np.minimum(lines.gap(delta), y.gap(a) + y_prime.gap(a_prime))
+        self.first = low_y * y.low_slope + up_y * y.up_slope
+        self.second = low_y_prime * y_prime.low_slope + up_y_prime * y_prime.up_slope
         self.delta = plus_delta * lines.low_slope + minus_delta * lines.up_slope
         return np.asarray(gap)
 

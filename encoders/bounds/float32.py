@@ -63,32 +63,32 @@ class Float32Error:
         a_k <= outputs[k][1], each (B, n_k): a ReLU that is off stays off unless the error of a_k exceeds its distance from 0."""
         assert self.network.rounding is not None
         layers = zip(self.network.layers, self.network.rounding, self.absolute, [*outputs, None], strict=True)
-        y, error, fits = inputs, np.zeros_like(inputs), np.ones(len(inputs), dtype=bool)
+        y, error, in_range = inputs, np.zeros_like(inputs), np.ones(len(inputs), dtype=bool)
         with np.errstate(all="ignore"):  # overflow and NaN become no bound
-            for layer, rounding, absolute, above in layers:
+            for layer, rounding, absolute, output in layers:
                 y = np.maximum(y + error, FLUSHED)
                 widest = rounding.reach * np.maximum(y.max(axis=1, initial=0.0), 1.0)
-                fits &= widest < LARGEST
+                in_range &= widest < LARGEST
                 rate = gamma(rounding.operations + 4)
                 if rounding.size is None:
-                    below = (rate * y + error) @ absolute.T
+                    rounded = (rate * y + error) @ absolute.T
                 else:
-                    below = rate * (y @ rounding.size.T) + error @ absolute.T
-                error = (below + rate * rounding.bias_size) * OUTWARD
-                if above is None:
+                    rounded = rate * (y @ rounding.size.T) + error @ absolute.T
+                error = (rounded + rate * rounding.bias_size) * OUTWARD
+                if output is None:
                     break
-                y, top = above
+                y, top = output
                 error = np.where(layer.slope == 0, np.minimum(error, np.maximum(top + error * OUTWARD, 0.0)), error)
                 leaky = (layer.slope > 0) & (layer.slope < 1)
                 if leaky.any():
                     error = error + np.where(leaky, 2 * UNIT * (y + error + FLUSHED * (1 + widest[:, None])), 0.0)
             weight = np.abs(self.margin)
-            found = error @ weight
+            total = error @ weight
             if np.count_nonzero(weight) > 1:
                 sizes = y @ (absolute if rounding.size is None else np.maximum(rounding.size, absolute)).T + rounding.bias_size
-                found = found + 2 * UNIT * (sizes @ weight)
-            found = found * OUTWARD
-        return np.where(fits & np.isfinite(found), found, np.inf)
+                total = total + 2 * UNIT * (sizes @ weight)
+            total = total * OUTWARD
+        return np.where(in_range & np.isfinite(total), total, np.inf)
 
     def within(self, low: Array, high: Array) -> Array:
         """Return (B,) the largest error of g over boxes (B, n_0) of network inputs."""
@@ -105,9 +105,9 @@ class Float32Error:
     def below(self, inputs: Array, bounds: Sequence[LayerBounds]) -> Array:
         """Return (B,) the largest error of g in both copies, from bounds of hidden layers that the search already has."""
         outputs = []
-        for layer, one in zip(self.network.layers[:-1], bounds, strict=False):
-            ends = *activated_interval(layer, one.lower, one.upper), *activated_interval(layer, one.lower_prime, one.upper_prime)
-            outputs.append((np.maximum.reduce([np.abs(end) for end in ends]), np.maximum(one.upper, one.upper_prime)))
+        for layer, b in zip(self.network.layers[:-1], bounds, strict=False):
+            ends = *activated_interval(layer, b.lower, b.upper), *activated_interval(layer, b.lower_prime, b.upper_prime)
+            outputs.append((np.maximum.reduce([np.abs(end) for end in ends]), np.maximum(b.upper, b.upper_prime)))
         return self.bound(inputs, outputs)
 
 

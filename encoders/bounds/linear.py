@@ -61,9 +61,9 @@ class Forms:
     def between(self, lines: Lines) -> Forms:
         """Return forms around lines in this quantity; a falling line takes its least value at the quantity's largest."""
         low, high = self.lower, self.upper
-        falls, sinks = lines.low_slope.T[:, :, None] < 0, lines.up_slope.T[:, :, None] < 0
-        lower = _line(np.where(falls, high, low) if falls.any() else low, lines.low_slope, lines.low_constant)
-        upper = _line(np.where(sinks, low, high) if sinks.any() else high, lines.up_slope, lines.up_constant)
+        low_falls, up_falls = lines.low_slope.T[:, :, None] < 0, lines.up_slope.T[:, :, None] < 0
+        lower = _line(np.where(low_falls, high, low) if low_falls.any() else low, lines.low_slope, lines.low_constant)
+        upper = _line(np.where(up_falls, low, high) if up_falls.any() else high, lines.up_slope, lines.up_constant)
         return Forms(lower=lower, upper=upper)
 
     def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
@@ -93,15 +93,15 @@ class LayerForms:
 
     def centres(self, width: int) -> tuple[Array, Array]:
         """Return the middles (B, width) of a and of Delta at the box centre, 0 for other neurons."""
-        found = np.zeros((2, self.first.lower.shape[1], width))
-        found[0, :, self.neuron], found[1, :, self.neuron] = self.first.centre.T, self.delta.centre.T
-        return found[0], found[1]
+        centres = np.zeros((2, self.first.lower.shape[1], width))
+        centres[0, :, self.neuron], centres[1, :, self.neuron] = self.first.centre.T, self.delta.centre.T
+        return centres[0], centres[1]
 
     def shares(self, gap: Array) -> Array:
         """Distribute each neuron's gap (B, n) over the inputs (B, d) in proportion to their effects on it."""
-        direction, mine = self.first.direction, gap[:, self.neuron]
+        direction, selected = self.first.direction, gap[:, self.neuron]
         total = direction.sum(axis=2)
-        weight = np.divide(mine, total, out=np.zeros_like(mine), where=total > 0)
+        weight = np.divide(selected, total, out=np.zeros_like(selected), where=total > 0)
         return np.asarray((weight[:, None, :] @ direction)[:, 0, :])
 
 
@@ -124,7 +124,7 @@ def second_forms(
     """
     alive = np.flatnonzero(~((below.upper <= 0) & (below.upper_prime <= 0)).all(axis=0) | (twin.hidden[0].slope != 0))
     weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
-    absolute, first, found = np.abs(weight), first[alive], []
+    absolute, first, forms = np.abs(weight), first[alive], []
     shift, rounding = twin.shift[question][:, alive], twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
     layer = below.columns(alive)
     for quantity in quantities:
@@ -135,8 +135,8 @@ def second_forms(
         loose = np.flatnonzero(((slope != 0) | (constant != 0)).any(axis=0))
         half = _image(absolute[:, loose], first[loose], slope[:, loose], constant[:, loose])
         error = np.abs(pair).sum() * rounding + twin.rate * np.abs(pair.sum() * bias)
-        found.append((Forms(lower=middle - half, upper=middle + half), error))
-    return found
+        forms.append((Forms(lower=middle - half, upper=middle + half), error))
+    return forms
 
 
 def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
@@ -151,14 +151,14 @@ def tightened_by(
 ) -> LayerBounds:
     """Return the bounds of a layer, tightened at `wanted` (B, n) entries by forms of a, a' and perhaps a - a', of neurons (m,) over
     boxes (b,)."""
-    found, at = bounds.ends(), np.ix_(box, neuron)
-    mine = wanted[at]
+    ends, entries = bounds.ends(), np.ix_(box, neuron)
+    selected = wanted[entries]
     for (low, high), (form, error) in zip(ENDS.values(), forms, strict=False):
-        least, most = form.range()
-        for name, tighter, value in ((low, np.maximum, least - error), (high, np.minimum, most + error)):
-            known = found[name][at]
-            found[name][at] = np.where(mine & np.isfinite(value), tighter(known, value), known)
-    return LayerBounds(**found)
+        lowest, highest = form.range()
+        for name, choose, value in ((low, np.maximum, lowest - error), (high, np.minimum, highest + error)):
+            current = ends[name][entries]
+            ends[name][entries] = np.where(selected & np.isfinite(value), choose(current, value), current)
+    return LayerBounds(**ends)
 
 
 def hidden_forms(
@@ -172,21 +172,21 @@ def hidden_forms(
         if isinstance(layer_below, SmoothLayer):
             y, d = _curved(twin, question, below, layer_below, first if k == 1 else forms[-1])
         elif k == 1:
-            wanted = substituted(twin, k, question, bounds[k])
+            substituted_neurons = substituted(twin, k, question, bounds[k])
             last = twin.depth == 2 and not isinstance(twin.hidden[1], SmoothLayer)  # forms of stable neurons are not needed
-            neuron = np.flatnonzero(wanted.any(axis=0)) if last else np.arange(wanted.shape[1])
-            found = second_forms(twin, question, below, first, neuron, tuple(PAIRS))
-            forms.append(LayerForms(neuron=neuron, first=found[0][0], delta=found[2][0]))
-            tighter = tightened_by(bounds[k], found, np.arange(len(question)), neuron, wanted)
-            bounds[k] = crossed(tighter, twin.error[k][question])
+            neuron = np.flatnonzero(substituted_neurons.any(axis=0)) if last else np.arange(substituted_neurons.shape[1])
+            second = second_forms(twin, question, below, first, neuron, tuple(PAIRS))
+            forms.append(LayerForms(neuron=neuron, first=second[0][0], delta=second[2][0]))
+            tightened = tightened_by(bounds[k], second, np.arange(len(question)), neuron, substituted_neurons)
+            bounds[k] = crossed(tightened, twin.error[k][question])
             continue
         else:
             slope = layer_below.slope
             y = forms[-1].first.between(relu_lines(below.lower, below.upper).leaky(slope))
             d = forms[-1].delta.between(relu_difference_lines(below).leaky(slope))
         weights = twin.weights[k], twin.absolute[k]
-        every = np.arange(len(twin.weights[k]))
-        layer = LayerForms(neuron=every, first=y.image(*weights, twin.biases[k]), delta=d.image(*weights, None))
+        neurons = np.arange(len(twin.weights[k]))
+        layer = LayerForms(neuron=neurons, first=y.image(*weights, twin.biases[k]), delta=d.image(*weights, None))
         forms.append(layer)
         bounds[k] = _tightened(bounds[k], layer, twin.form_error[k - 1][question], twin.error[k][question])
     return forms, bounds
@@ -202,10 +202,10 @@ def _line(form: Array, slope: Array, constant: Array | float) -> Array:
 def substituted(twin: Twin, k: int, question: Integers, bounds: LayerBounds) -> Booleans:
     """Return (B, n) True for neurons of hidden layer k to be bounded by substitution: unstable in either copy, or smooth."""
     layer = twin.hidden[k]
-    found = bends(bounds) & ((layer.bend if isinstance(layer, SmoothLayer) else layer.slope) < 1)
+    neurons = bends(bounds) & ((layer.bend if isinstance(layer, SmoothLayer) else layer.slope) < 1)
     if isinstance(layer, SmoothLayer):
-        found |= layer.smooth
-    return np.asarray(found & twin.in_range[question][:, None])
+        neurons |= layer.smooth
+    return np.asarray(neurons & twin.in_range[question][:, None])
 
 
 def _curved(
@@ -216,10 +216,10 @@ def _curved(
         a, d = forms.first, forms.delta.between(difference_lines(layer, below))
     else:
         a, shift = Forms(lower=forms, upper=forms), twin.shift[question]
-        one = np.ones_like(shift)
+        ones = np.ones_like(shift)
         pairs = PairLines.of(layer, shift, below)
-        low_slope, low_constant, _ = pairs.under(one, -one, ...)
-        up_slope, up_constant, _ = pairs.under(-one, one, ...)
+        low_slope, low_constant, _ = pairs.under(ones, -ones, ...)
+        up_slope, up_constant, _ = pairs.under(-ones, ones, ...)
         d = Forms(lower=_line(forms, low_slope, low_constant), upper=_line(forms, -up_slope, -up_constant))
     return a.between(copy_lines(layer, below.lower, below.upper)), d
 
@@ -228,11 +228,11 @@ def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error:
     low, high = forms.first.range()
     low_prime, high_prime = forms.second.range()
     delta_low, delta_high = forms.delta.range()
-    narrower = LayerBounds.of(
+    tightened = LayerBounds.of(
         (np.maximum(bounds.lower, low - form_error), np.minimum(bounds.upper, high + form_error)),
         (  # a' = a - Delta has the errors of both: hence the factor
             np.maximum(bounds.lower_prime, low_prime - 3 * form_error), np.minimum(bounds.upper_prime, high_prime + 3 * form_error),
         ),
         (np.maximum(bounds.delta_lower, delta_low - form_error), np.minimum(bounds.delta_upper, delta_high + form_error)),
     )
-    return crossed(narrower, error)
+    return crossed(tightened, error)

@@ -85,11 +85,11 @@ class Substitution:
 
     def tighten(self, ends: dict[str, Array]) -> None:
         """Tighten the ends (B, n) of the layer's bounds in all boxes by these results."""
-        at = self.box[:, None], self.neuron
-        for quantity, (least, _, _) in self.least.items():
-            lowest, highest = np.split(least, 2, axis=1)
-            for name, tighter, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
-                ends[name][at] = np.where(self.mine, tighter(ends[name][at], value), ends[name][at])
+        entries = self.box[:, None], self.neuron
+        for quantity, (lower, _, _) in self.least.items():
+            lowest, highest = np.split(lower, 2, axis=1)
+            for name, choose, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
+                ends[name][entries] = np.where(self.mine, choose(ends[name][entries], value), ends[name][entries])
 
 
 class RegionBounds:
@@ -143,7 +143,7 @@ class RegionBounds:
     @property
     def coefficients(self) -> int:
         """The number of coefficients of all lines found by substitution."""
-        return sum(slope.size for one in self._substitutions.values() for _, slope, _ in one.least.values())
+        return sum(slope.size for substitution in self._substitutions.values() for _, slope, _ in substitution.least.values())
 
     def _clipped(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k that the signs leave, tightened against each other."""
@@ -167,11 +167,11 @@ class RegionBounds:
         bending = substituted(self.twin, k, self.question, bounds)
         if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
-        found = self._substitutions[k] = self._substituted(bending, k)
-        if not len(found.box):
+        substitution = self._substitutions[k] = self._substituted(bending, k)
+        if not len(substitution.box):
             return bounds
         ends = bounds.ends()
-        found.tighten(ends)
+        substitution.tighten(ends)
         return self._crossed(LayerBounds(**ends), k)
 
     def _crossed(self, bounds: LayerBounds, k: int) -> LayerBounds:
@@ -185,25 +185,25 @@ class RegionBounds:
         box, neuron = _padded(bending)
         count, width = bending[box].sum(axis=1), neuron.shape[1]
         order = np.argsort(count, kind="stable")  # so that boxes with few neurons are not padded to those with many
-        step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(one.bias) for one in self.twin.hidden)))
+        step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(h.bias) for h in self.twin.hidden)))
         weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive], self.twin.biases[k]
         signed, signed_bias = np.concatenate([weight, -weight]), np.concatenate([bias, -bias])
         ends = np.stack([neuron, neuron + len(bias)], axis=1)
-        found = {
+        results = {
             quantity: (np.full(ends.shape, -np.inf), np.zeros((*ends.shape, self.low.shape[1])), np.zeros(ends.shape))
             for quantity in self.quantities
         }
         for start in range(0, len(box), step):
             part = order[start : start + step]
-            most = int(count[part[-1]])
-            row = ends[part, :, :most].reshape(len(part), 2 * most)
+            largest = int(count[part[-1]])
+            row = ends[part, :, :largest].reshape(len(part), 2 * largest)
             p, constant = signed[row], signed_bias[row]
-            for quantity, whole in found.items():
-                for into, one in zip(whole, self._least_of(quantity, p, constant, box[part], k - 1), strict=True):
-                    into[part, :, :most] = one.reshape(len(part), 2, most, *one.shape[2:])
+            for quantity, arrays in results.items():
+                for target, values in zip(arrays, self._least_of(quantity, p, constant, box[part], k - 1), strict=True):
+                    target[part, :, :largest] = values.reshape(len(part), 2, largest, *values.shape[2:])
         least = {}
-        for quantity, whole in found.items():
-            lowest, slope, error = (one.reshape(len(box), 2 * width, *one.shape[3:]) for one in whole)
+        for quantity, arrays in results.items():
+            lowest, slope, error = (values.reshape(len(box), 2 * width, *values.shape[3:]) for values in arrays)
             least[quantity] = lowest, slope, error
         return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
 
@@ -213,22 +213,22 @@ class RegionBounds:
         A line that lies below on the whole box also does on a part of it. Its new value has the same rounding error once more.
         """
         ends = bounds.ends()
-        for frame, mine, at in frames:
+        for frame, inside, place in frames:
             for name in (name for quantity in self.quantities for name in ENDS[quantity]):
                 end = ends[name]
-                end[mine] = (np.minimum if "upper" in name else np.maximum)(end[mine], getattr(frame.layers[k], name)[at])
-            known = frame._substitutions[k]
+                end[inside] = (np.minimum if "upper" in name else np.maximum)(end[inside], getattr(frame.layers[k], name)[place])
+            substitution = frame._substitutions[k]
             position = np.full(len(frame.question), -1)
-            position[known.box] = np.arange(len(known.box))
-            some = np.flatnonzero(position[at] >= 0)
-            of, box, at = position[at[some]], mine[some], at[some]
-            shift, narrower = self.middle[box] - frame.middle[at], frame.radius[at] - self.radius[box]
+            position[substitution.box] = np.arange(len(substitution.box))
+            found = np.flatnonzero(position[place] >= 0)
+            source, box, place = position[place[found]], inside[found], place[found]
+            shift, narrower = self.middle[box] - frame.middle[place], frame.radius[place] - self.radius[box]
             least = {}
-            for quantity, (lowest, slope, error) in known.least.items():
-                part, lost = slope[of], error[of]
-                value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
-                least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
-            Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least).tighten(ends)
+            for quantity, (lowest, slope, error) in substitution.least.items():
+                part, rounding = slope[source], error[source]
+                value = lowest[source] + _sums(part, shift) + _sums(np.abs(part), narrower) - rounding
+                least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, rounding
+            Substitution(box=box, neuron=substitution.neuron[source], mine=substitution.mine[source], least=least).tighten(ends)
         return self._crossed(LayerBounds(**ends), k)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
@@ -265,8 +265,8 @@ class RegionBounds:
             alive = self._relaxed(k).alive
             if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
                 error = error + twin.rate * _sums(np.abs(p), self._of(twin.magnitude[0], box)) + TINY
-                one, two = (p, None) if quantity == "one" else (None, p)
-                p, offset = self._under_curves(one, two, box)
+                first, second = (p, None) if quantity == "one" else (None, p)
+                p, offset = self._under_curves(first, second, box)
                 total = total + offset
                 break
             lines = self._lines_alone(quantity, k)
@@ -344,8 +344,8 @@ class RegionBounds:
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
         """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a first layer that is smooth."""
         first, second = _both(p, q)
-        where, width = np.repeat(box, first.shape[1]), first.shape[2]
-        line, constant, _ = self._pairs.under(first.reshape(-1, width), second.reshape(-1, width), where)
+        boxes, width = np.repeat(box, first.shape[1]), first.shape[2]
+        line, constant, _ = self._pairs.under(first.reshape(-1, width), second.reshape(-1, width), boxes)
         return line.reshape(first.shape), constant.sum(axis=1).reshape(first.shape[:2])
 
     @cached_property
@@ -360,8 +360,8 @@ class RegionBounds:
         first layer's pre-activations, in copy x, of neurons that are alive."""
         slope = _product(line, self.twin.weights[0][alive])
         total = total + _sums(line, self.centre[box][:, alive]) - _sums(np.abs(slope), self.radius[box]) - TINY
-        within = self.twin.in_range[self.question[box]]
-        return np.where(np.isfinite(total) & within[:, None], total, -np.inf), slope
+        in_range = self.twin.in_range[self.question[box]]
+        return np.where(np.isfinite(total) & in_range[:, None], total, -np.inf), slope
 
     def _one_category(self, slope: Array, box: Integers) -> Array:
         """Return (N,) the least of slope . (x - middle): numbers within their radius, one category of each block."""
@@ -398,41 +398,41 @@ class RegionBounds:
         total = (constants - 2 * error)[:, None]
         if not twin.depth:  # the margins are the first layer themselves
             total = total - rows[:, 1:] * self._of(twin.shift, box)[:, :1]
-            least, slope = self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))
-            return least[:, 0], slope[:, 0]
+            lower, slope = self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))
+            return lower[:, 0], slope[:, 0]
         total, last = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0], twin.depth - 1
         p, q = rows[:, :, None, None].swapaxes(0, 1) * twin.weights[-1][:, self._relaxed(last).alive]
-        least, slope = np.empty(len(box)), np.empty((len(box), self.low.shape[1]))
+        lower, slope = np.empty(len(box)), np.empty((len(box), self.low.shape[1]))
         alone = twin.problem.network.piecewise_linear & (rows == 0).any(axis=1)
         kind = np.where(alone, rows[:, 0] == 0, 2)  # a row of one copy needs only that copy's lines
         for k in np.unique(kind).tolist():
-            at = kind == k
+            selected = kind == k
             if k < 2:
-                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[at], total[at], box[at], last, room=2)
+                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[selected], total[selected], box[selected], last, room=2)
             else:
-                low, line = self._least(p[at], q[at], total[at], box[at], last, room=2)
-            least[at], slope[at] = low[:, 0], line[:, 0]
-        return least, slope
+                low, line = self._least(p[selected], q[selected], total[selected], box[selected], last, room=2)
+            lower[selected], slope[selected] = low[:, 0], line[:, 0]
+        return lower, slope
 
     @cached_property
     def empty(self) -> Booleans:
         """(B,) True for regions that surely hold no point: two bounds have crossed by more than any rounding."""
-        found = np.zeros(len(self.question), dtype=bool)
+        empty = np.zeros(len(self.question), dtype=bool)
         for bounds, error in zip(self.layers, self.twin.error, strict=True):
             room = 4 * error[self.question]
             for low, high in (
                 (bounds.lower, bounds.upper), (bounds.lower_prime, bounds.upper_prime), (bounds.delta_lower, bounds.delta_upper)
             ):
-                found |= (low - high > room).any(axis=1)
-        return found & self.twin.in_range[self.question]
+                empty |= (low - high > room).any(axis=1)
+        return empty & self.twin.in_range[self.question]
 
     @cached_property
     def alike(self) -> Booleans:
         """(B,) True for regions where g - g' is exactly 0, which proves some row  c (g - g') + constant >= 0  with constant >=
         0."""
         last, problem = self.layers[-1], self.twin.problem
-        same = ((last.delta_lower == 0) & (last.delta_upper == 0)).all(axis=1) & self.twin.in_range[self.question]
-        return np.asarray(same & ((problem.rows.sum(axis=1) == 0) & (problem.constants >= 0) & ~problem.strict).any())
+        equal = ((last.delta_lower == 0) & (last.delta_upper == 0)).all(axis=1) & self.twin.in_range[self.question]
+        return np.asarray(equal & ((problem.rows.sum(axis=1) == 0) & (problem.constants >= 0) & ~problem.strict).any())
 
     def lagrange(self, weights: Array, slopes: Array) -> RegionBound:
         """Return the bound of the goal's rows with weights (B, R), by slopes (B, 2 H) of the neurons, NaN for the standard ones of
@@ -447,12 +447,12 @@ class RegionBounds:
         size = weights @ np.abs(problem.rows).sum(axis=1)
         box = np.arange(len(weights))
         error = twin.rate * (weights @ np.abs(problem.constants) + size * self._of(twin.magnitude[-1], box)[:, 0])
-        given = [np.split(copy, np.cumsum(problem.network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
+        given_slopes = [np.split(copy, np.cumsum(problem.network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
         first: list[Array] = []
         second: list[Array] = []
         for k in range(twin.depth - 1, -1, -1):
             first, second = [p, *first], [q, *second]
-            alpha, beta, offset = self._by_slopes(k, p, q, given[0][k], given[1][k])
+            alpha, beta, offset = self._by_slopes(k, p, q, given_slopes[0][k], given_slopes[1][k])
             size = np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta)
             error = error + twin.rate * np.einsum("nj,nj->n", size, self._of(twin.magnitude[k], box)) + TINY
             total = total + offset
@@ -476,9 +476,9 @@ class RegionBounds:
         p, q = (1 - slope) * p, (1 - slope) * q
         alpha = np.where(np.isnan(given), _lone(p, bounds.lower, bounds.upper), given - leak)
         beta = np.where(np.isnan(given_prime), _lone(q, bounds.lower_prime, bounds.upper_prime), given_prime - leak_prime)
-        used = np.nonzero((p != 0) | (q != 0) | (alpha != 0) | (beta != 0))
+        nonzero = np.nonzero((p != 0) | (q != 0) | (alpha != 0) | (beta != 0))
         offset = np.zeros(p.shape)
-        offset[used] = polygon_minimum(p[used], q[used], alpha[used], beta[used], bounds.take_at(used))
+        offset[nonzero] = polygon_minimum(p[nonzero], q[nonzero], alpha[nonzero], beta[nonzero], bounds.take_at(nonzero))
         return leak + alpha, leak_prime + beta, np.asarray(offset.sum(axis=1))
 
 
@@ -490,9 +490,9 @@ def _lone(p: Array, low: Array, high: Array) -> Array:
 
 def _both(p: Array | None, q: Array | None) -> tuple[Array, Array]:
     """Return the coefficients of both copies, 0 for one that is None."""
-    some = p if q is None else q
-    assert some is not None
-    return np.zeros_like(some) if p is None else p, np.zeros_like(some) if q is None else q
+    known = p if q is None else q
+    assert known is not None
+    return np.zeros_like(known) if p is None else p, np.zeros_like(known) if q is None else q
 
 
 def _padded(chosen: Booleans) -> tuple[Integers, Integers]:
@@ -535,19 +535,19 @@ class LayerLines(Batched):
     @classmethod
     def of(cls, bounds: LayerBounds, smooth: SmoothLayer | None) -> LayerLines:
         copies = (bounds.lower, bounds.upper), (bounds.lower_prime, bounds.upper_prime)
-        one, two = (relu_lines(*copy) if smooth is None else copy_lines(smooth, *copy) for copy in copies)
-        apart = relu_difference_lines(bounds) if smooth is None else difference_lines(smooth, bounds)
+        first, second = (relu_lines(*copy) if smooth is None else copy_lines(smooth, *copy) for copy in copies)
+        difference = relu_difference_lines(bounds) if smooth is None else difference_lines(smooth, bounds)
         middle, middle_prime = (bounds.lower + bounds.upper) / 2, (bounds.lower_prime + bounds.upper_prime) / 2
-        found, size = {}, np.zeros_like(bounds.lower)
-        for name, lines, at in (
-            ("one", one, middle), ("two", two, middle_prime), ("apart", apart, middle - middle_prime)
+        arrays, size = {}, np.zeros_like(bounds.lower)
+        for name, lines, point in (
+            ("one", first, middle), ("two", second, middle_prime), ("apart", difference, middle - middle_prime)
         ):
-            found[name] = lines.stacked()
-            terms = found[name][:, :2] * at[:, None], found[name][:, 2:]
-            found[f"at_{name}"] = terms[0] + terms[1]
+            arrays[name] = lines.stacked()
+            terms = arrays[name][:, :2] * point[:, None], arrays[name][:, 2:]
+            arrays[f"at_{name}"] = terms[0] + terms[1]
             size = size + (np.abs(terms[0]) + np.abs(terms[1])).max(axis=1)
         on = np.stack([bounds.lower >= 0, bounds.lower_prime >= 0], axis=1)
-        return cls(bends=bends(bounds) if smooth is None else np.ones_like(size, dtype=bool), on=on, size=size, **found)
+        return cls(bends=bends(bounds) if smooth is None else np.ones_like(size, dtype=bool), on=on, size=size, **arrays)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -563,8 +563,8 @@ class RelaxedLayer:
     @classmethod
     def of(cls, bounds: LayerBounds, layer: Layer) -> RelaxedLayer:
         if isinstance(layer, SmoothLayer):
-            every = np.arange(bounds.lower.shape[1])
-            return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), smooth=layer)
+            index = np.arange(bounds.lower.shape[1])
+            return cls(alive=index, bounds=bounds, slope=np.zeros(len(index)), smooth=layer)
         dead = ((bounds.upper <= 0) & (bounds.upper_prime <= 0)).all(axis=0) & (layer.slope == 0)
         alive = np.flatnonzero(~dead)  # keeps neurons with a NaN bound
         part = bounds.columns(alive)
@@ -619,27 +619,27 @@ def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array
     def value(c: tuple[Array, Array], at: Array) -> Array:
         return c[0] * at[:, None, 0] + c[1] * at[:, None, 1]
 
-    first, second, both = signs(p), signs(q), signs(p + q)
+    first, second, sums = signs(p), signs(q), signs(p + q)
     swapped = -second[1], -second[0]  # of -q
-    ways = (
-        value(first, lines.at_one) + value(second, lines.at_two), value(both, lines.at_one) + value(swapped, lines.at_apart),
-        value(both, lines.at_two) + value(first, lines.at_apart),
+    values = (
+        value(first, lines.at_one) + value(second, lines.at_two), value(sums, lines.at_one) + value(swapped, lines.at_apart),
+        value(sums, lines.at_two) + value(first, lines.at_apart),
     )
-    enough = np.maximum(np.maximum(*ways[:2]), ways[2]) - TIE * (np.abs(p) + np.abs(q)) * lines.size[:, None]
-    way1 = (ways[0] >= enough) | (p == 0) | (q == 0)
-    way2 = ~way1 & (ways[1] >= enough)
+    threshold = np.maximum(np.maximum(*values[:2]), values[2]) - TIE * (np.abs(p) + np.abs(q)) * lines.size[:, None]
+    way1 = (values[0] >= threshold) | (p == 0) | (q == 0)
+    way2 = ~way1 & (values[1] >= threshold)
     way3 = ~way1 & ~way2
-    y = [np.where(way1, c, np.where(way2, d, 0.0)) for c, d in zip(first, both, strict=True)]
-    y_prime = [np.where(way1, c, np.where(way3, d, 0.0)) for c, d in zip(second, both, strict=True)]
-    apart = [np.where(way2, c, np.where(way3, d, 0.0)) for c, d in zip(swapped, first, strict=True)]
-    shared = value((apart[0], apart[1]), lines.apart)
+    y = [np.where(way1, c, np.where(way2, d, 0.0)) for c, d in zip(first, sums, strict=True)]
+    y_prime = [np.where(way1, c, np.where(way3, d, 0.0)) for c, d in zip(second, sums, strict=True)]
+    difference = [np.where(way2, c, np.where(way3, d, 0.0)) for c, d in zip(swapped, first, strict=True)]
+    shared = value((difference[0], difference[1]), lines.apart)
     alpha, beta = value((y[0], y[1]), lines.one) + shared, value((y_prime[0], y_prime[1]), lines.two) - shared
     bends = lines.bends[:, None]
     constant = np.zeros(p.shape[:2])
-    for parts, around in ((y, lines.one), (y_prime, lines.two), (apart, lines.apart)):
+    for parts, band in ((y, lines.one), (y_prime, lines.two), (difference, lines.apart)):
         for end, c in enumerate(parts, start=2):
-            if around[:, end].any():
-                constant = constant + _sums(np.where(bends, c, 0.0), around[:, end])
+            if band[:, end].any():
+                constant = constant + _sums(np.where(bends, c, 0.0), band[:, end])
     return np.where(bends, alpha, p * lines.on[:, None, 0]), np.where(bends, beta, q * lines.on[:, None, 1]), constant
 
 
@@ -650,7 +650,7 @@ def polygon_minimum(p: Array, q: Array, alpha: Array, beta: Array, bounds: Layer
     a' is a function of a with one kink. So the ends of a and that kink decide. Quadrants without a point do not count; if none has
     one, rounding has crossed the bounds of a neuron that is one point, and its middle is taken instead.
     """
-    least = np.full(p.shape, np.inf)
+    minimum = np.full(p.shape, np.inf)
     for on in (False, True):
         low, high = (np.maximum(bounds.lower, 0.0), bounds.upper) if on else (bounds.lower, np.minimum(bounds.upper, 0.0))
         for on_prime in (False, True):
@@ -666,7 +666,7 @@ def polygon_minimum(p: Array, q: Array, alpha: Array, beta: Array, bounds: Layer
                     c_prime >= 0, np.maximum(low_prime, a - bounds.delta_upper), np.minimum(high_prime, a - bounds.delta_lower)
                 )
                 value = np.minimum(value, c * a + c_prime * a_prime)
-            least = np.where((low <= high) & (low_prime <= high_prime) & (start <= end), np.minimum(least, value), least)
+            minimum = np.where((low <= high) & (low_prime <= high_prime) & (start <= end), np.minimum(minimum, value), minimum)
     a, a_prime = (bounds.lower + bounds.upper) / 2, (bounds.lower_prime + bounds.upper_prime) / 2
     at_middle = p * np.maximum(a, 0.0) + q * np.maximum(a_prime, 0.0) - alpha * a - beta * a_prime
-    return np.where(np.isfinite(least), least, at_middle)
+    return np.where(np.isfinite(minimum), minimum, at_middle)

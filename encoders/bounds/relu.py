@@ -38,8 +38,8 @@ class LayerBounds(Batched):
     @classmethod
     def of_one(cls, lower: Array, upper: Array) -> LayerBounds:
         """Return the bounds of one copy as those of both."""
-        nothing = np.zeros_like(lower)
-        return cls.of((lower, upper), (lower, upper), (nothing, nothing))
+        zero = np.zeros_like(lower)
+        return cls.of((lower, upper), (lower, upper), (zero, zero))
 
     def with_rows(self) -> LayerBounds:
         """Return the same with an axis of rows: (B, 1, n)."""
@@ -53,15 +53,15 @@ class LayerBounds(Batched):
         """Return copies of all ends by their names, to be tightened in place."""
         return {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
 
-    def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
+    def take_at(self, index: tuple[Integers, ...]) -> LayerBounds:
         """Return the bounds of single neurons, (N,) each, at positions (box, neuron)."""
-        return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
+        return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
 
 def bends(bounds: LayerBounds) -> Booleans:
     """Return (B, n) True if the kink lies strictly within the interval of either copy."""
-    one = (bounds.lower < 0) & (bounds.upper > 0)
-    return np.asarray(one | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
+    first = (bounds.lower < 0) & (bounds.upper > 0)
+    return np.asarray(first | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
 
 
 def activation(a: Array, slope: Array) -> Array:
@@ -87,16 +87,16 @@ def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None
     if constant is not None:
         at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
         at_upper = np.maximum(layer.upper, 0.0) - np.maximum(layer.upper - constant, 0.0)
-        off = (layer.upper <= 0) & (layer.upper_prime <= 0)
-        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # exact only if no difference reaches the neuron
-        error = np.where(off | same, 0.0, error)
+        inactive = (layer.upper <= 0) & (layer.upper_prime <= 0)
+        equal = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # exact only if no difference reaches the neuron
+        error = np.where(inactive | equal, 0.0, error)
         low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
     else:
         active = (layer.lower >= 0) & (layer.lower_prime >= 0)
         ends = (layer.lower, np.maximum(layer.lower, 0.0)), (layer.upper, np.maximum(layer.upper, 0.0))
         low, high = (  # a - Delta is rounded outwards: |a| may be far larger than the relus to which the next layer's error relates
-            choose(*(y - np.maximum(np.nextafter(a - delta, away), 0.0) for a, y in ends))
-            for choose, delta, away in ((np.minimum, layer.delta_lower, np.inf), (np.maximum, layer.delta_upper, -np.inf))
+            choose(*(y - np.maximum(np.nextafter(a - delta, towards), 0.0) for a, y in ends))
+            for choose, delta, towards in ((np.minimum, layer.delta_lower, np.inf), (np.maximum, layer.delta_upper, -np.inf))
         )
         low = np.where(active, layer.delta_lower, np.where(layer.delta_lower == 0, 0.0, low))
         high = np.where(active, layer.delta_upper, np.where(layer.delta_upper == 0, 0.0, high))
@@ -121,8 +121,8 @@ class Lines:
     def fields(self) -> tuple[Array, ...]:
         return self.low_slope, self.low_constant, self.up_slope, self.up_constant
 
-    def take(self, at: Any) -> Lines:
-        return Lines(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
+    def take(self, index: Any) -> Lines:
+        return Lines(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
     def stacked(self) -> Array:
         """Return (B, 4, n) the slopes and then the constants of the lower and the upper line."""
@@ -215,14 +215,14 @@ def first_lines(pair: tuple[int, int], slope: Array, shift: Array, layer: LayerB
         ends = (
             lines.low_slope, lines.low_constant - lines.low_slope * kink, lines.up_slope, lines.up_constant - lines.up_slope * kink
         )
-        tie = np.minimum.reduce([np.abs(one) for one in (middle - kink, middle - other, low, high)])
+        tie = np.minimum.reduce([np.abs(gap) for gap in (middle - kink, middle - other, low, high)])
         kinked &= ~(tie > 4 * TIE * (layer.upper - layer.lower))
     index = np.nonzero(kinked)
     if len(index[0]):
         signs, s = np.array([[1.0], [-1.0]]), np.broadcast_to(shift, layer.lower.shape)[index]
         line, constant, _ = _hull_line(p * signs, q * signs, s, layer.lower[index], layer.upper[index])
-        for end, found in zip(ends, (line[0], constant[0], -line[1], -constant[1]), strict=True):
-            end[index] = found
+        for end, value in zip(ends, (line[0], constant[0], -line[1], -constant[1]), strict=True):
+            end[index] = value
     low_slope, low_constant, up_slope, up_constant = ends
     if slope.any():
         rest, leak, level = 1 - slope, slope * (p + q), -slope * q * shift
@@ -236,16 +236,16 @@ def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> t
     points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
     points = points.reshape(4, *[1] * (p.ndim - 1), -1)
     values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)
-    middle, near = (low + high) / 2, TIE * (high - low)
+    middle, tolerance = (low + high) / 2, TIE * (high - low)
     best, slope = np.full(values.shape[1:], np.inf), np.zeros(values.shape[1:])
-    tie = near * (np.abs(p) + np.abs(p_prime))
+    tie = tolerance * (np.abs(p) + np.abs(p_prime))
     for i, j in ((0, 3), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3)):
         width = points[j] - points[i]
-        over = (points[i] <= middle + near) & (middle - near <= points[j]) & (width > 0)
-        m = np.divide(values[j] - values[i], width, out=np.zeros_like(slope), where=over)
-        at = values[i] + m * (middle - points[i])
-        better = over & (at < best - tie)
-        best, slope = np.where(better, at, best), np.where(better, m, slope)
+        brackets = (points[i] <= middle + tolerance) & (middle - tolerance <= points[j]) & (width > 0)
+        m = np.divide(values[j] - values[i], width, out=np.zeros_like(slope), where=brackets)
+        height = values[i] + m * (middle - points[i])
+        better = brackets & (height < best - tie)
+        best, slope = np.where(better, height, best), np.where(better, m, slope)
     constant = (values - slope * points).min(axis=0)
     at_middle = p * np.maximum(middle, 0.0) + p_prime * np.maximum(middle - s, 0.0)
     return slope, constant, at_middle - (slope * middle + constant)

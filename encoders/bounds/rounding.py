@@ -58,9 +58,9 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
     """Return F_k (B, n_k) of hidden layers 2 ... N - 1, from Q_1 (B, n_1)."""
     out: list[Array] = []
     size = first
-    for below, layer in pairwise(layers[:-1]):
-        if isinstance(below, SmoothLayer):
-            size = np.where(below.squared, 4 * size * size, np.where(below.shaped, 2.0, 1.0) * (size + 1))
+    for previous, layer in pairwise(layers[:-1]):
+        if isinstance(previous, SmoothLayer):
+            size = np.where(previous.squared, 4 * size * size, np.where(previous.shaped, 2.0, 1.0) * (size + 1))
         size = magnitude(layer.weight, layer.bias, 8 * size)
         out.append(size)
     return out

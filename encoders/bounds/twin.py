@@ -73,18 +73,18 @@ class Twin:
         fixed = np.ones(domain.columns, dtype=bool)
         fixed[moving] = False
         base = low[:, fixed] @ first.weight[:, fixed].T + first.bias
-        apart = batch.protected if batch.offset is None else batch.protected | (batch.offset != 0).any(axis=0)
-        unlike = np.flatnonzero(apart)
-        differs = domain.columns_of(unlike)
+        differing = batch.protected if batch.offset is None else batch.protected | (batch.offset != 0).any(axis=0)
+        changed = np.flatnonzero(differing)
+        columns = domain.columns_of(changed)
         # A relaxed copy is shifted by a whole number in an unscaled column: x - x' is the same exact constant on the whole box.
-        prime, prime_high = domain.take(unlike).box(batch.second(batch.lower)[:, unlike], batch.second(batch.upper)[:, unlike])
-        shift = (low[:, differs] - prime) @ first.weight[:, differs].T
-        reached = (low[:, differs] != prime).astype(np.float64) @ (first.weight[:, differs] != 0).T.astype(np.float64)
+        prime, prime_high = domain.take(changed).box(batch.second(batch.lower)[:, changed], batch.second(batch.upper)[:, changed])
+        shift = (low[:, columns] - prime) @ first.weight[:, columns].T
+        reached = (low[:, columns] != prime).astype(np.float64) @ (first.weight[:, columns] != 0).T.astype(np.float64)
         clock.spend(READY * len(batch) * network.work)
         weights = [layer.weight for layer in network.layers]
         biases = [layer.bias for layer in network.layers]
         x_size = np.maximum(np.abs(low), np.abs(high))
-        x_size[:, differs] = (x_size[:, differs] + np.maximum(np.abs(prime), np.abs(prime_high))) / 2
+        x_size[:, columns] = (x_size[:, columns] + np.maximum(np.abs(prime), np.abs(prime_high))) / 2
         x_size *= 2  # |x| + |x'|: the same in all columns but the protected ones
         sizes = [magnitude(first.weight, first.bias, x_size)]
         error = [factor(domain.columns) * sizes[0]]
@@ -138,14 +138,14 @@ class Twin:
     def rate(self) -> float:
         """A bound of the rounding error of a pass through all layers, relative to the sizes of all terms; see `regions`."""
         layers = layered(self.problem.network, "what asked for it").layers
-        widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
+        widest = max(len(layer.bias) for layer in layers) + max(layer.weight.shape[1] for layer in layers)
         return 8 * factor(widest + 2 * len(layers) + 8)
 
     @cached_property
     def in_range(self) -> Booleans:
         """(Q,) True for questions whose numbers all stay far below float64's limits; for others no bound is a proof."""
-        within = np.logical_and.reduce([(size <= LARGEST).all(axis=1) for size in self.magnitude])
-        return np.asarray(np.broadcast_to(within, len(self.problem.batch)))
+        bounded = np.logical_and.reduce([(size <= LARGEST).all(axis=1) for size in self.magnitude])
+        return np.asarray(np.broadcast_to(bounded, len(self.problem.batch)))
 
     def with_room(self) -> Twin:
         """Return the twin with wider intervals, so that the checker's, computed in another order, are narrower."""
@@ -158,12 +158,12 @@ class Twin:
     @cached_property
     def alone(self) -> Twin:
         """Return the twin of 2 B questions about single copies: of x, then of x', each as a pair with itself."""
-        base, every = np.concatenate([self.base, self.base - self.shift]), np.tile(np.arange(len(self.problem.batch)), 2)
+        base, questions = np.concatenate([self.base, self.base - self.shift]), np.tile(np.arange(len(self.problem.batch)), 2)
         error, form_error, magnitude = (
-            tuple(size[every] for size in sizes) for sizes in (self.error, self.form_error, self.magnitude)
+            tuple(size[questions] for size in sizes) for sizes in (self.error, self.form_error, self.magnitude)
         )
         return replace(
-            self, problem=replace(self.problem, batch=self.problem.batch.take(every)), base=base, shift=np.zeros_like(base),
+            self, problem=replace(self.problem, batch=self.problem.batch.take(questions)), base=base, shift=np.zeros_like(base),
             equal=np.ones_like(base, dtype=bool), error=error, form_error=form_error, magnitude=magnitude, lone=True,
         )
 

@@ -63,8 +63,8 @@ def tanh(t: Array) -> Array:
 
 def shaped(t: Array, shape: CurveShape) -> tuple[Array, Array]:
     """Return T(t), off by less than ERROR (1 + |t|), and T'(t) (to the right at a joint), by less than ERROR; NaN stays NaN."""
-    near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # for NaN, the end of the table
-    cell = np.floor(near * _STEPS)
+    clipped = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # for NaN, the end of the table
+    cell = np.floor(clipped * _STEPS)
     h = t - (cell + 0.5) / _STEPS
     rows = _table(shape)[cell.astype(np.int64) + shape.far * _STEPS]
     out, slope = rows[..., _DEGREE], np.zeros_like(h)

@@ -79,10 +79,10 @@ class SmoothLayer(Layer):
     curve: Kinds
 
     def __init__(self, *, weight: Array, bias: Array, bend: Array, curve: Kinds) -> None:
-        for name, given in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
-            object.__setattr__(self, name, given)  # as dataclasses set the fields of what is frozen
+        for name, value in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
+            object.__setattr__(self, name, value)  # as dataclasses set the fields of what is frozen
         Layer(weight=weight, bias=bias, slope=bend)  # applies the same checks
-        if curve.shape != bias.shape or not np.isin(curve, [one.value for one in Curve]).all() or not curve.any():
+        if curve.shape != bias.shape or not np.isin(curve, [kind.value for kind in Curve]).all() or not curve.any():
             raise ValueError(f"curve {curve!r}: expected a kind for each of {len(bias)} neurons, not all of them bent")
 
     @property  # type: ignore[misc]
@@ -136,8 +136,8 @@ def value(a: Array, kind: Kinds) -> Array:
 
     q, p, c = parts(kind)
     out = c + p * tanh(q * a) if (kind <= Curve.TANH).any() else np.empty_like(a)
-    for one in np.unique(kind[kind > Curve.TANH]):
-        out[..., kind == one] = Curve(one).at(a[..., kind == one])[0]
+    for number in np.unique(kind[kind > Curve.TANH]):
+        out[..., kind == number] = Curve(number).at(a[..., kind == number])[0]
     return np.asarray(out)
 
 

@@ -62,8 +62,8 @@ class CurveShape:
         out, ends = None, [-INFINITE, *self.joints, INFINITE]
         for low, high in pairwise(ends):
             if not (x < low or x > high):
-                one = self.formula(x if low < x < high else x.max(arb(low)).min(arb(high)), min(max(0.0, low + 1), high - 1))
-                out = one if out is None else out.union(one)
+                piece = self.formula(x if low < x < high else x.max(arb(low)).min(arb(high)), min(max(0.0, low + 1), high - 1))
+                out = piece if out is None else out.union(piece)
         return out
 
     def cells(self, steps: int, degree: int) -> Iterator[list[float]]:
@@ -72,39 +72,39 @@ class CurveShape:
         Raises ArithmeticError unless ball arithmetic shows that they leave out less than 2^-54 of T in a cell and 2^-50 of T', and
         that all facts hold: in the cells, so that T' falls, rises and falls, and at the few points that these are about.
         """
-        before, ctx.prec = ctx.prec, BITS
+        saved, ctx.prec = ctx.prec, BITS
         try:
             half, sure = arb(fmpq(1, 2 * steps)), self._points()
             for j in range(-self.far * steps, self.far * steps):
-                at, low, high = (j + 0.5) / steps, j / steps, (j + 1) / steps
-                some, every = (self.series(arb(at, radius), degree + 2, at) for radius in (0, half))
-                rest = abs(every[degree + 1]).upper() * half**degree
-                derivatives = _derivatives([*some[: degree + 1], every[degree + 1]], arb(0, half))
+                middle, low, high = (j + 0.5) / steps, j / steps, (j + 1) / steps
+                centre, whole = (self.series(arb(middle, radius), degree + 2, middle) for radius in (0, half))
+                rest = abs(whole[degree + 1]).upper() * half**degree
+                derivatives = _derivatives([*centre[: degree + 1], whole[degree + 1]], arb(0, half))
                 if not (sure and rest * half < 2.0**-54 and rest * (degree + 1) < 2.0**-50 and self._holds(derivatives, low, high)):
-                    raise ArithmeticError(f"what is said of {self.shown} does not hold around {at}")
-                yield [float(some[k].mid()) for k in range(degree + 1)]
+                    raise ArithmeticError(f"what is said of {self.shown} does not hold around {middle}")
+                yield [float(centre[k].mid()) for k in range(degree + 1)]
         finally:
-            ctx.prec = before
+            ctx.prec = saved
 
     def series(self, x: arb, terms: int, at: float) -> list[arb]:
         """Return Taylor's coefficients around all points of a ball, by the formula that holds around `at`."""
-        before, ctx.cap = ctx.cap, terms
+        saved, ctx.cap = ctx.cap, terms
         try:
-            found = self.formula(arb_series([x, 1], terms), at)
-            return [arb(found[k]) for k in range(terms)]
+            series = self.formula(arb_series([x, 1], terms), at)
+            return [arb(series[k]) for k in range(terms)]
         finally:
-            ctx.cap = before
+            ctx.cap = saved
 
     def _holds(self, derivatives: list[arb], low: float, high: float) -> bool:
         """Return True if the facts hold on a cell on which the first three derivatives lie in these balls. Numbers below 2^-64
         count as 0: over the whole table they add up to less than 2^-53."""
         first, second, third = derivatives
-        room = 2.0**-64
+        tolerance = 2.0**-64
         if low < self.z1 < high or low < self.z2 < high:
             turns = third > 0 if self.z1 > low else third < 0
         else:
-            turns = second >= -room if self.z1 <= low and high <= self.z2 else second <= room
-        rises = first >= -room if low > self.lowest else first <= room if high < self.lowest else second > 0
+            turns = second >= -tolerance if self.z1 <= low and high <= self.z2 else second <= tolerance
+        rises = first >= -tolerance if low > self.lowest else first <= tolerance if high < self.lowest else second > 0
         return bool(turns and rises and abs(second) <= self.bend + 2.0**-20 and abs(third) <= self.twist + 2.0**-20)
 
     def _points(self) -> bool:
@@ -114,21 +114,21 @@ class CurveShape:
             return bool(abs(self.series(arb(x), 4, at)[k] - arb(expected)) < 2.0**-50)
 
         far = self.far
-        found = [near(-far, 0, -far, self.floor), near(-far, 1, -far, 0), near(far, 0, far, far * self.rise)]
-        found.append(near(far, 1, far, self.rise))
+        facts = [near(-far, 0, -far, self.floor), near(-far, 1, -far, 0), near(far, 0, far, far * self.rise)]
+        facts.append(near(far, 1, far, self.rise))
         for z, slope, side in ((self.z1, self.slopes[0], 1), (self.z2, self.slopes[1], -1)):
             if np.isfinite(z):
-                found.append(near(z, 1, z + side, slope))
+                facts.append(near(z, 1, z + side, slope))
                 if not self.kink:  # the sign of T'' changes within 2^-50 of it
-                    found += [bool(side * d * self.series(arb(z) + arb(d) * 2.0**-50, 4, z)[2] > 0) for d in (-1, 1)]
+                    facts += [bool(side * d * self.series(arb(z) + arb(d) * 2.0**-50, 4, z)[2] > 0) for d in (-1, 1)]
         for joint in self.joints:
             left, right = (self.series(arb(joint), 4, joint + side) for side in (-1, 1))
             jump = self.kink if joint in (self.z1, self.z2) else 0.0
-            found += [bool(left[0] == right[0]), bool(abs(left[1] - right[1] - jump) < 2.0**-50)]
-        found.append(not self.kink or {z for z in (self.z1, self.z2) if np.isfinite(z)} <= set(self.joints))
+            facts += [bool(left[0] == right[0]), bool(abs(left[1] - right[1] - jump) < 2.0**-50)]
+        facts.append(not self.kink or {z for z in (self.z1, self.z2) if np.isfinite(z)} <= set(self.joints))
         if np.isfinite(self.lowest):
-            found += [near(self.lowest, 0, self.lowest, self.least), near(self.lowest, 1, self.lowest, 0)]
-        return all(found)
+            facts += [near(self.lowest, 0, self.lowest, self.least), near(self.lowest, 1, self.lowest, 0)]
+        return all(facts)
 
 
 def _derivatives(coefficients: list[arb], step: arb) -> list[arb]:

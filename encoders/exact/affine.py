@@ -146,16 +146,16 @@ def group_sums(numbers: Exact, first: Integers) -> Exact:
         return _settled(np.add.reduceat(_rational(numbers.values), first), size)
     total = numbers.take(first)
     for k in range(1, int(count.max(initial=0))):
-        more = np.flatnonzero(count > k)
-        sums = total.take(more) + numbers.take(first[more] + k)
+        longer = np.flatnonzero(count > k)
+        sums = total.take(longer) + numbers.take(first[longer] + k)
         if total.is_float and sums.is_float:
             values = total.values.copy()
-            values[more] = sums.values
+            values[longer] = sums.values
         else:
             values = _rational(total.values).copy()
-            values[more] = _rational(sums.values)
+            values[longer] = _rational(sums.values)
         size = total.size.copy()
-        size[more] = sums.size
+        size[longer] = sums.size
         total = Exact(values=values, size=size)
     return total
 
@@ -182,24 +182,24 @@ def _rational(values: npt.NDArray[Any]) -> Objects:
 
 def _to_float(values: Objects, *, only_same: bool = False) -> tuple[Array, bool]:
     """Return the nearest float64 numbers, and True if they are exact; with `only_same`, no numbers unless they are."""
-    floats, same = [], True
+    floats, is_exact = [], True
     for v in values.ravel():
         p, q = int(v.p), int(v.q)
         try:
-            nearest = p / q                        # division of Python integers is correctly rounded
+            number = p / q                        # division of Python integers is correctly rounded
         except OverflowError:
-            nearest = math.inf if p > 0 else -math.inf
-        same = same and math.isfinite(nearest) and nearest.as_integer_ratio() == (p, q)
-        if only_same and not same:
+            number = math.inf if p > 0 else -math.inf
+        is_exact = is_exact and math.isfinite(number) and number.as_integer_ratio() == (p, q)
+        if only_same and not is_exact:
             return np.empty(0), False
-        floats.append(nearest)
-    return np.array(floats, dtype=np.float64).reshape(values.shape), same
+        floats.append(number)
+    return np.array(floats, dtype=np.float64).reshape(values.shape), is_exact
 
 
 def _settled(values: npt.NDArray[Any], size: Array) -> Exact:
     """Return the numbers as float64 if that is exact, else as rationals."""
-    floats, same = _to_float(values, only_same=True)
-    return Exact(values=floats if same else values, size=size)
+    floats, is_exact = _to_float(values, only_same=True)
+    return Exact(values=floats if is_exact else values, size=size)
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, bool]:
@@ -254,8 +254,8 @@ class ExactMatrix:
     def picks(self) -> bool:
         """True if every row picks one column, each a later one than the row before."""
         entries = self.entries
-        once = len(self.column) == self.rows and bool((np.diff(self.start) == 1).all() and (np.diff(self.column) > 0).all())
-        return once and entries.is_float and bool((entries.values == 1).all() and (entries.size == 1).all())
+        one_each = len(self.column) == self.rows and bool((np.diff(self.start) == 1).all() and (np.diff(self.column) > 0).all())
+        return one_each and entries.is_float and bool((entries.values == 1).all() and (entries.size == 1).all())
 
     def take(self, rows: Integers) -> ExactMatrix:
         length = np.diff(self.start)[rows]
@@ -343,5 +343,5 @@ def _starts(length: Integers) -> Integers:
 
 def _runs(start: Integers, length: Integers) -> Integers:
     """Return start[0], start[0] + 1, ... (length[0] of them), start[1], ..."""
-    before = np.cumsum(length) - length
-    return np.repeat(start - before, length) + np.arange(int(length.sum()))
+    offset = np.cumsum(length) - length
+    return np.repeat(start - offset, length) + np.arange(int(length.sum()))

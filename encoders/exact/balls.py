@@ -27,11 +27,11 @@ PRECISIONS = (96, 192, 384, 768)
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
     """Context of ball arithmetic at `bits` bits."""
-    before, ctx.prec = ctx.prec, bits
+    saved, ctx.prec = ctx.prec, bits
     try:
         yield
     finally:
-        ctx.prec = before
+        ctx.prec = saved
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

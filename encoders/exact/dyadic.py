@@ -45,9 +45,9 @@ class Dyadic:
     def to_float(self) -> Array:
         """Return the nearest float64 up to a few rounding errors: for display, never for a decision."""
 
-        def summed(one: Dyadic) -> Array:
-            powers = np.arange(len(one.limbs)) * BITS + one.exponent
-            return np.asarray(np.ldexp(one.limbs, powers.reshape(-1, *[1] * (one.limbs.ndim - 1))).sum(axis=0))
+        def summed(number: Dyadic) -> Array:
+            powers = np.arange(len(number.limbs)) * BITS + number.exponent
+            return np.asarray(np.ldexp(number.limbs, powers.reshape(-1, *[1] * (number.limbs.ndim - 1))).sum(axis=0))
 
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # a negative number's limbs would cancel
             return np.where(self.limbs[-1] < 0, -summed(-self), summed(self))
@@ -188,14 +188,14 @@ def _parts(x: Array, weight: Array) -> Iterator[Array]:
     shape = (len(x) + len(weight) - 1, x.shape[1], weight.shape[1])
     total, terms = np.zeros(shape), np.zeros(shape[0], dtype=np.int64)
     for i, j in product(range(len(x)), range(len(weight))):
-        every = np.flatnonzero(x_used[i] & weight_used[j])
-        for start in range(0, len(every), TERMS):
-            columns = every[start : start + TERMS]
+        nonzero = np.flatnonzero(x_used[i] & weight_used[j])
+        for start in range(0, len(nonzero), TERMS):
+            columns = nonzero[start : start + TERMS]
             if terms[i + j] + len(columns) > TERMS:
                 yield total
                 total, terms = np.zeros(shape), np.zeros(shape[0], dtype=np.int64)
-            whole = len(columns) == len(every) and 2 * len(columns) > x.shape[2]
-            total[i + j] += x[i] @ weight[j].T if whole else x[i][:, columns] @ weight[j][:, columns].T
+            is_dense = len(columns) == len(nonzero) and 2 * len(columns) > x.shape[2]
+            total[i + j] += x[i] @ weight[j].T if is_dense else x[i][:, columns] @ weight[j][:, columns].T
             terms[i + j] += len(columns)
     yield total
 

@@ -32,8 +32,8 @@ class Rational:
         flat = values.ravel().tolist()
         denominator = lcm(*(value.denominator for value in flat))
         twos = (denominator & -denominator).bit_length() - 1
-        whole = _whole([value.numerator * (denominator // value.denominator) for value in flat])
-        numerator = Dyadic(limbs=whole.limbs.reshape(-1, *values.shape), exponent=-twos)
+        numerators = _whole([value.numerator * (denominator // value.denominator) for value in flat])
+        numerator = Dyadic(limbs=numerators.limbs.reshape(-1, *values.shape), exponent=-twos)
         return cls(numerator=numerator, denominator=_whole([denominator >> twos]))
 
     def to_fractions(self) -> npt.NDArray[np.object_]:

@@ -118,9 +118,9 @@ def assemble(neurons: Neurons, final: Tensor) -> list[ChainLink]:
     depth = neurons.depth(final)
     alive = [neurons.alive(k) for k in range(depth)]
     _check_memory(neurons.reading, [*(len(a) for a in alive), final.size])
-    nothing = np.empty(0, dtype=np.int64)
+    empty = np.empty(0, dtype=np.int64)
     hidden = [_chain_link(neurons, k, alive[k - 1], alive[k], []) for k in range(1, depth)]
-    return [*hidden, _chain_link(neurons, depth, alive[-1], nothing, [final])]
+    return [*hidden, _chain_link(neurons, depth, alive[-1], empty, [final])]
 
 
 def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
@@ -142,21 +142,21 @@ def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, t
         order, slope, curve = np.arange(count), np.ones(count), np.zeros(count, dtype=np.int8)
     tensors = tensors or [pre for s in sources if (pre := neurons.reading.sources[s].pre) is not None]
     place = np.argsort(order)
-    known = np.full(len(neurons.source), -1)
-    known[inputs] = np.arange(len(inputs))
+    position = np.full(len(neurons.source), -1)
+    position[inputs] = np.arange(len(inputs))
     weight, size = np.zeros((len(order), len(inputs))), np.zeros((len(order), len(inputs)))
-    weight[place[: len(carried)], known[carried]] = size[place[: len(carried)], known[carried]] = 1.0
-    biases, bias_sizes, above = [np.zeros(len(carried))], [np.zeros(len(carried))], len(carried)
+    weight[place[: len(carried)], position[carried]] = size[place[: len(carried)], position[carried]] = 1.0
+    biases, bias_sizes, offset = [np.zeros(len(carried))], [np.zeros(len(carried))], len(carried)
     rounded: list[str] = []
-    elsewhere = False
+    incomplete = False
     for tensor in tensors:
         row, column, values, sizes, clean = neurons.entries(tensor)
-        column = known[column]
-        here = column >= 0
-        elsewhere = elsewhere or bool(sizes[~here].any())
-        weight[place[row[here] + above], column[here]] = values[here]
-        size[place[row[here] + above], column[here]] = sizes[here]
-        above += tensor.size
+        column = position[column]
+        present = column >= 0
+        incomplete = incomplete or bool(sizes[~present].any())
+        weight[place[row[present] + offset], column[present]] = values[present]
+        size[place[row[present] + offset], column[present]] = sizes[present]
+        offset += tensor.size
         bias, bias_clean = tensor.const.rounded()
         biases.append(bias)
         bias_sizes.append(tensor.const.size)
@@ -170,14 +170,14 @@ def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, t
     else:
         layer = Layer(weight=weight, bias=bias, slope=slope)
     operations = max(tensor.operations for tensor in tensors)
-    plain, rounding = np.array_equal(size, np.abs(weight)), None
-    if not elsewhere and not curve.any():
-        kept = size
+    is_absolute, rounding = np.array_equal(size, np.abs(weight)), None
+    if not incomplete and not curve.any():
+        own_size = size
         if len(carried):        # carried neurons have no arithmetic
-            kept = size.copy()
-            kept[place[: len(carried)]] = 0.0
-        same_size = plain if kept is size else np.array_equal(kept, np.abs(weight))
-        rounding = Rounding(size=None if same_size else kept, bias_size=bias_size, operations=operations,
+            own_size = size.copy()
+            own_size[place[: len(carried)]] = 0.0
+        same_size = is_absolute if own_size is size else np.array_equal(own_size, np.abs(weight))
+        rounding = Rounding(size=None if same_size else own_size, bias_size=bias_size, operations=operations,
                             reach=max(1.0, *(tensor.reach for tensor in tensors)))
-    return ChainLink(layer=layer, inputs=inputs, neurons=outputs, size=None if plain else size, rounded=tuple(rounded),
+    return ChainLink(layer=layer, inputs=inputs, neurons=outputs, size=None if is_absolute else size, rounded=tuple(rounded),
                      bias_size=bias_size, operations=operations, rounding=rounding)

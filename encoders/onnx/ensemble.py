@@ -53,37 +53,37 @@ def tree_ensemble(
 ) -> TreeEnsemble:
     """Return the ensemble that a graph computes. With `lines`, functions of the columns may be added; they are left out.
     Raises ModelError for any other computation, naming node and operator.   final: without squares (`expanded`)."""
-    at = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
-    source = reading.sources[at]
-    apart = [lines and one.curve == Curve.SQUARE and k not in final.terms for k, one in enumerate(reading.sources)]
-    others = [one for k, one in enumerate(reading.sources) if k not in (0, at) and not apart[k]]
+    index = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
+    source = reading.sources[index]
+    is_square = [lines and s.curve == Curve.SQUARE and k not in final.terms for k, s in enumerate(reading.sources)]
+    other_sources = [s for k, s in enumerate(reading.sources) if k not in (0, index) and not is_square[k]]
     trees, x = source.trees, source.pre
     assert trees is not None
     assert x is not None
     assert source.before is not None
-    if others or set(final.terms) - {at, *([0] if lines else [])} or set(x.terms) - {0}:
-        node = others[0].node if others else source.node
+    if other_sources or set(final.terms) - {index, *([0] if lines else [])} or set(x.terms) - {0}:
+        node = other_sources[0].node if other_sources else source.node
         raise ModelError(stored.path, "the graph computes with a tree ensemble and with something else; supported is one ensemble, "
                                       "scalers and encoders in front of it, sums and multiples of its scores behind it", node=node)
     n = len(place)
-    whole, block, count = np.zeros(n, dtype=bool), np.full(n, -1), 0
+    integral, block, count = np.zeros(n, dtype=bool), np.full(n, -1), 0
     for feed in feeds:
         for position, start in enumerate(feed.start.tolist()):
             if position in feed.categories:
                 block[start : start + len(feed.categories[position])], count = count, count + 1
             elif start >= 0:
-                whole[start] = feed.kind in WHOLE
-    known = KnownColumns(tensor=source.before, x=x, place=place, whole=whole, block=block)
+                integral[start] = feed.kind in WHOLE
+    known = KnownColumns(tensor=source.before, x=x, place=place, whole=integral, block=block)
     columns = _in_columns(stored, logits, feeds, known, trees, source)
-    value, base, constant, exact = _behind(final, at, trees)
+    value, base, constant, exact = _behind(final, index, trees)
     voting = logits.link is Link.SHARES and len(base) == 1
     constant = constant - TIE * voting
-    single = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, at)
+    is_float32 = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, index)
     root, roots = columns["root"], len(columns["root"])
     if constant.any():      # one more number that is added: a tree without a split
         root = np.concatenate([root, [len(columns["column"])]])
         leaf = {"column": -1, "threshold": 0.0, "left": root[-1], "right": root[-1], "missing_left": False}
-        columns |= {name: np.concatenate([columns[name], [one]]).astype(columns[name].dtype) for name, one in leaf.items()}
+        columns |= {name: np.concatenate([columns[name], [number]]).astype(columns[name].dtype) for name, number in leaf.items()}
         value = np.concatenate([value, constant[None]])
     missing = len(columns["column"]) - len(value)
     value = np.concatenate([value[: len(trees.value)], np.zeros((missing, value.shape[1])), value[len(trees.value) :]])
@@ -93,7 +93,7 @@ def tree_ensemble(
             link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)),
             feeds=feeds, classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"],
             threshold=columns["threshold"], left=columns["left"], right=columns["right"], missing_left=columns["missing_left"],
-            value=value, base=base, columns=n, terms=roots + 4 + voting if single and exact else None,
+            value=value, base=base, columns=n, terms=roots + 4 + voting if is_float32 and exact else None,
         )
     except ValueError as error:
         raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error
@@ -105,20 +105,20 @@ def expanded(final: Tensor, sources: Sequence[NeuronSource]) -> tuple[Tensor, Ex
 
     Of columns far from 0 large numbers cancel then. They are rounded to float64 in the end, which moves a score by less than
     rounding the column to float32 may."""
-    found: ExactMatrix | None = None
+    total: ExactMatrix | None = None
     for k, term in final.terms.items():
         pre = sources[k].pre
-        own = None if pre is None or set(pre.terms) != {0} else pre.terms[0]
-        if sources[k].curve != Curve.SQUARE or own is None or np.bincount(own.row[own.entries.nonzero]).max(initial=0) > 1:
+        linear = None if pre is None or set(pre.terms) != {0} else pre.terms[0]
+        if sources[k].curve != Curve.SQUARE or linear is None or np.bincount(linear.row[linear.entries.nonzero]).max(initial=0) > 1:
             continue
         assert pre is not None
-        squares = term @ ExactMatrix(start=own.start, column=own.column, entries=own.entries * own.entries)
-        found = squares if found is None else found + squares
-        rest = replace(final, terms={s: one for s, one in final.terms.items() if s != k})
-        final = rest.plus(pre.scale(pre.const + pre.const).map(term, final.shape))
+        squares = term @ ExactMatrix(start=linear.start, column=linear.column, entries=linear.entries * linear.entries)
+        total = squares if total is None else total + squares
+        without = replace(final, terms={s: t for s, t in final.terms.items() if s != k})
+        final = without.plus(pre.scale(pre.const + pre.const).map(term, final.shape))
         final = final.shift(-as_vector(term @ as_column(pre.const * pre.const)))
         final = replace(final, inexact=tuple(dict.fromkeys([*final.inexact, sources[k].node])))
-    return final, found
+    return final, total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,45 +142,45 @@ class ColumnScores:
         range."""
         if final.terms.get(0) is None and squares is None:
             return None
-        found, sizes = np.zeros((2, 2, final.size, len(place)))
-        same = True
+        coefficients, sizes = np.zeros((2, 2, final.size, len(place)))
+        is_exact = True
         for k, term in enumerate((final.terms.get(0), squares)):
             if term is not None:
-                numbers, exactly = term.entries.rounded()
-                np.add.at(found[k], (term.row, place[term.column]), numbers)
+                numbers, term_exact = term.entries.rounded()
+                np.add.at(coefficients[k], (term.row, place[term.column]), numbers)
                 np.add.at(sizes[k], (term.row, place[term.column]), term.entries.size)
-                same = same and exactly
-        if not np.isfinite(found).all():
+                is_exact = is_exact and term_exact
+        if not np.isfinite(coefficients).all():
             raise ModelError(stored.path, f"folding its constants leaves the range of float64 (nodes {list(final.inexact)})")
-        return cls(weight=found[0], square=None if squares is None else found[1], size=sizes[0], square_size=sizes[1],
-                   constant=np.asarray(final.const.size, dtype=np.float64), rounded=() if same else tuple(final.inexact))
+        return cls(weight=coefficients[0], square=None if squares is None else coefficients[1], size=sizes[0], square_size=sizes[1],
+                   constant=np.asarray(final.const.size, dtype=np.float64), rounded=() if is_exact else tuple(final.inexact))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Return what columns add to the scores of rows (B, n), and the size of the numbers that this is made of."""
-        found, size = x @ self.weight.T, np.abs(x) @ self.size.T + self.constant
+        value, size = x @ self.weight.T, np.abs(x) @ self.size.T + self.constant
         if self.square is not None:
-            found, size = found + (x * x) @ self.square.T, size + (x * x) @ self.square_size.T
-        return found, size
+            value, size = value + (x * x) @ self.square.T, size + (x * x) @ self.square_size.T
+        return value, size
 
 
-def _plain(final: Tensor, at: int) -> bool:
+def _plain(final: Tensor, source: int) -> bool:
     """Return True if the logits are scores, perhaps negated and shifted, so that only the sum rounds."""
-    term = final.terms[at]
+    term = final.terms[source]
     return bool((np.abs(term.entries.values.astype(np.float64)) == 1).all()) and len(np.unique(term.row)) == len(term.row)
 
 
-def _behind(final: Tensor, at: int, trees: StoredTrees) -> tuple[Array, Array, Array, bool]:
+def _behind(final: Tensor, source: int, trees: StoredTrees) -> tuple[Array, Array, Array, bool]:
     """Return leaves' values and base after the nodes behind the trees, the constant that these add, and True if all is exact."""
-    term = final.terms[at]
-    weights, same = term.entries.rounded()
+    term = final.terms[source]
+    weights, is_exact = term.entries.rounded()
     matrix = np.zeros((final.size, trees.value.shape[1]))
     matrix[term.row, term.column] = weights
     constant, same_constant = final.const.rounded()
     if (matrix[matrix != 0] == 1).all() and ((matrix != 0).sum(axis=1) == 1).all():
         pick = matrix.argmax(axis=1)
         return trees.value[:, pick], trees.base[pick], constant, trees.exact and same_constant
-    moved = bool(np.isin(np.abs(matrix), (0.0, 1.0)).all()) and bool(((matrix != 0).sum(axis=1) == 1).all())
-    return trees.value @ matrix.T, trees.base @ matrix.T, constant, trees.exact and same and same_constant and moved
+    is_signed_pick = bool(np.isin(np.abs(matrix), (0.0, 1.0)).all()) and bool(((matrix != 0).sum(axis=1) == 1).all())
+    return trees.value @ matrix.T, trees.base @ matrix.T, constant, trees.exact and is_exact and same_constant and is_signed_pick
 
 
 def _in_columns(
@@ -188,75 +188,75 @@ def _in_columns(
 ) -> dict[str, np.ndarray]:
     """Return the nodes' arrays with columns in place of features."""
     x, term = known.x, known.x.terms.get(0)
-    found = {"root": trees.root, "column": trees.feature.copy(), "threshold": trees.threshold.copy(), "left": trees.left.copy(),
+    arrays = {"root": trees.root, "column": trees.feature.copy(), "threshold": trees.threshold.copy(), "left": trees.left.copy(),
              "right": trees.right.copy(), "missing_left": trees.missing_left.copy()}
-    asked = np.flatnonzero(trees.feature >= 0)
+    inner = np.flatnonzero(trees.feature >= 0)
     entries = [np.empty(0, dtype=np.int64)] * x.size
     if term is not None:
         nonzero = term.entries.nonzero
         order = np.argsort(term.row[nonzero], kind="stable")
-        rows, at = term.row[nonzero][order], known.place[term.column[nonzero]][order]
-        entries = np.split(at, np.searchsorted(rows, np.arange(1, x.size)))
-    plain = x.operations == 0 and x.const.is_float and not np.asarray(x.const.values, dtype=np.float64).any()
-    if plain and term is not None:
-        plain = bool((np.asarray(term.entries.values[term.entries.nonzero], dtype=np.float64) == 1).all())
-    number = np.array([one[0] if len(one) == 1 else -1 for one in entries])
+        rows, columns = term.row[nonzero][order], known.place[term.column[nonzero]][order]
+        entries = np.split(columns, np.searchsorted(rows, np.arange(1, x.size)))
+    is_copy = x.operations == 0 and x.const.is_float and not np.asarray(x.const.values, dtype=np.float64).any()
+    if is_copy and term is not None:
+        is_copy = bool((np.asarray(term.entries.values[term.entries.nonzero], dtype=np.float64) == 1).all())
+    number = np.array([entry[0] if len(entry) == 1 else -1 for entry in entries])
     sets = set(trees.sets.tolist())
-    whole = {feature for feature in sets if plain and known.whole[entries[feature]].all()}
-    if plain and (number[trees.feature[asked]] >= 0).all() and sets == whole:
-        found["column"][asked] = number[trees.feature[asked]]
-        return found
-    ask = _Asker(stored, logits, feeds, known)
-    for feature in np.unique(trees.feature[asked]).tolist():
-        nodes, at = np.flatnonzero(trees.feature == feature), entries[feature]
-        by_category = len(at) > 0 and (known.block[at] >= 0).all() and len(np.unique(known.block[at])) == 1
-        fraction = feature in sets - whole
+    integral = {feature for feature in sets if is_copy and known.whole[entries[feature]].all()}
+    if is_copy and (number[trees.feature[inner]] >= 0).all() and sets == integral:
+        arrays["column"][inner] = number[trees.feature[inner]]
+        return arrays
+    evaluator = _Evaluator(stored, logits, feeds, known)
+    for feature in np.unique(trees.feature[inner]).tolist():
+        nodes, columns = np.flatnonzero(trees.feature == feature), entries[feature]
+        by_category = len(columns) > 0 and (known.block[columns] >= 0).all() and len(np.unique(known.block[columns])) == 1
+        fraction = feature in sets - integral
         if fraction and by_category:
-            values = ask.categories(feature, int(known.block[at[0]]))[1]
+            values = evaluator.categories(feature, int(known.block[columns[0]]))[1]
             fraction = bool((values != np.floor(values)).any())
         if fraction:
             raise ModelError(stored.path, f"asks whether feature {feature} is in a set, and it may be a fraction, of which "
                                           "onnxruntime truncates some; take the column as an input of integers (INT64), or encode "
                                           "it as one-hot", node=source.node, op="TreeEnsemble")
-        if len(at) == 1:
-            limit, falls = ask.thresholds(feature, int(at[0]), trees.threshold[nodes])
-            found["column"][nodes], found["threshold"][nodes] = at[0], limit
-            if falls:
-                found["left"][nodes], found["right"][nodes] = trees.right[nodes], trees.left[nodes]
-                found["missing_left"][nodes] = ~trees.missing_left[nodes]
-        elif len(at) == 0:
-            value = ask.at(feature, np.zeros((1, len(known.place))))[0]
-            found["column"][nodes], found["threshold"][nodes] = 0, np.where(value <= trees.threshold[nodes], np.inf, -np.inf)
+        if len(columns) == 1:
+            limit, decreasing = evaluator.thresholds(feature, int(columns[0]), trees.threshold[nodes])
+            arrays["column"][nodes], arrays["threshold"][nodes] = columns[0], limit
+            if decreasing:
+                arrays["left"][nodes], arrays["right"][nodes] = trees.right[nodes], trees.left[nodes]
+                arrays["missing_left"][nodes] = ~trees.missing_left[nodes]
+        elif len(columns) == 0:
+            value = evaluator.at(feature, np.zeros((1, len(known.place))))[0]
+            arrays["column"][nodes], arrays["threshold"][nodes] = 0, np.where(value <= trees.threshold[nodes], np.inf, -np.inf)
         elif by_category:
-            _by_category(found, nodes, ask.categories(feature, int(known.block[at[0]])), trees.threshold[nodes])
+            _by_category(arrays, nodes, evaluator.categories(feature, int(known.block[columns[0]])), trees.threshold[nodes])
         else:
-            raise ModelError(stored.path, f"asks about feature {feature}, which depends on {len(at)} columns; supported are "
+            raise ModelError(stored.path, f"asks about feature {feature}, which depends on {len(columns)} columns; supported are "
                                           "features that depend on one column, or on one category", node=source.node, op="trees")
-    return found
+    return arrays
 
 
-def _by_category(found: dict[str, np.ndarray], nodes: Integers, category: tuple[Integers, Array], thresholds: Array) -> None:
+def _by_category(arrays: dict[str, np.ndarray], nodes: Integers, category: tuple[Integers, Array], thresholds: Array) -> None:
     """Replace splits of a number that stands for a category by splits of the categories, one after the other."""
     columns, values = category
     for node, threshold in zip(nodes.tolist(), thresholds.tolist(), strict=True):
-        left, right = found["left"][node], found["right"][node]
-        below = values <= threshold
-        fewer = columns[below] if below.sum() <= (~below).sum() else columns[~below]
-        hit, otherwise = (left, right) if below.sum() <= (~below).sum() else (right, left)
+        left, right = arrays["left"][node], arrays["right"][node]
+        at_most = values <= threshold
+        fewer = columns[at_most] if at_most.sum() <= (~at_most).sum() else columns[~at_most]
+        inside, outside = (left, right) if at_most.sum() <= (~at_most).sum() else (right, left)
         if not len(fewer):
-            found["column"][node], found["threshold"][node] = columns[0], np.inf
-            found["left"][node], found["right"][node] = otherwise, otherwise
+            arrays["column"][node], arrays["threshold"][node] = columns[0], np.inf
+            arrays["left"][node], arrays["right"][node] = outside, outside
             continue
-        first = len(found["column"])
-        at = [node, *range(first, first + len(fewer) - 1)]
+        first = len(arrays["column"])
+        chain = [node, *range(first, first + len(fewer) - 1)]
         for name, fill in (("column", -1), ("threshold", 0.0), ("left", 0), ("right", 0), ("missing_left", True)):
-            more = np.full(len(fewer) - 1, fill, dtype=found[name].dtype)
-            found[name] = np.concatenate([found[name], more])
-        found["column"][at], found["threshold"][at], found["right"][at] = fewer, 0.5, hit
-        found["left"][at] = [*at[1:], otherwise]
+            padding = np.full(len(fewer) - 1, fill, dtype=arrays[name].dtype)
+            arrays[name] = np.concatenate([arrays[name], padding])
+        arrays["column"][chain], arrays["threshold"][chain], arrays["right"][chain] = fewer, 0.5, inside
+        arrays["left"][chain] = [*chain[1:], outside]
 
 
-class _Asker:
+class _Evaluator:
     """Evaluates features of the trees at rows of the model's columns, by onnxruntime."""
 
     def __init__(self, stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: KnownColumns) -> None:
@@ -280,32 +280,32 @@ class _Asker:
     def thresholds(self, feature: int, column: int, limit: Array) -> tuple[Array, bool]:
         """Return the largest float32 numbers (N,) of the column at which the feature is at most `limit` (N,), and False; if the
         feature falls with the column, those at which it is larger, and True. -inf where there are none."""
-        whole, block = bool(self.known.whole[column]), self.known.block[column] >= 0
+        integral, block = bool(self.known.whole[column]), self.known.block[column] >= 0
 
         def value(key: Integers) -> Array:
             x = np.tile(self.legal, (len(key), 1))
-            x[:, column] = _number(key, whole=whole)
+            x[:, column] = _number(key, whole=integral)
             if block:       # another category, else
-                other = np.flatnonzero((self.known.block == self.known.block[column]) & (np.arange(self.columns) != column))
-                x[:, other] = 0.0
-                x[x[:, column] == 0, other[0] if len(other) else column] = 1.0
+                others = np.flatnonzero((self.known.block == self.known.block[column]) & (np.arange(self.columns) != column))
+                x[:, others] = 0.0
+                x[x[:, column] == 0, others[0] if len(others) else column] = 1.0
             return self.at(feature, x)
 
-        least, most = (0, 1) if block else (-LARGEST_WHOLE, LARGEST_WHOLE) if whole else (_key(-np.inf) + 1, _key(np.inf) - 1)
+        first, last = (0, 1) if block else (-LARGEST_WHOLE, LARGEST_WHOLE) if integral else (_key(-np.inf) + 1, _key(np.inf) - 1)
         if block:
-            at = value(np.array([_key(0.0), _key(1.0)]))
-            falls = bool(at[1] < at[0])
-            holds = (at[:, None] > limit) if falls else (at[:, None] <= limit)
-            return np.where(holds[1], np.inf, np.where(holds[0], 0.0, -np.inf)), falls
-        ends = value(np.array([least, most]))
-        falls = bool(ends[1] < ends[0])
-        low, high = np.full(len(limit), least - 1), np.full(len(limit), most)      # holds at low, and not above high
+            values = value(np.array([_key(0.0), _key(1.0)]))
+            decreasing = bool(values[1] < values[0])
+            holds = (values[:, None] > limit) if decreasing else (values[:, None] <= limit)
+            return np.where(holds[1], np.inf, np.where(holds[0], 0.0, -np.inf)), decreasing
+        ends = value(np.array([first, last]))
+        decreasing = bool(ends[1] < ends[0])
+        low, high = np.full(len(limit), first - 1), np.full(len(limit), last)      # holds at low, and not above high
         while (low < high).any():
             middle = low + (high - low + 1) // 2
-            at = value(middle)
-            holds = (at > limit) if falls else (at <= limit)
+            values = value(middle)
+            holds = (values > limit) if decreasing else (values <= limit)
             low, high = np.where(holds, middle, low), np.where(holds, high, middle - 1)
-        return np.where(low < least, -np.inf, _number(np.maximum(low, least), whole=whole)), falls
+        return np.where(low < first, -np.inf, _number(np.maximum(low, first), whole=integral)), decreasing
 
 
 def _key(number: float) -> int:
@@ -336,8 +336,8 @@ def check_trees(
     here = model.forward(rows.astype(np.float64))
     (there,) = open_session(stored.path, logits.model, [logits.logits], model.feeds).run(rows, [logits.logits])
     size = model.largest
-    known = float32_errors(model)
-    allowed = np.where(np.isfinite(known), known, (len(model.root) + 8) * 2.0**-23 * size)
+    errors = float32_errors(model)
+    allowed = np.where(np.isfinite(errors), errors, (len(model.root) + 8) * 2.0**-23 * size)
     if lines is not None:
         added, reach = lines.at(rows.astype(np.float64))
         here, allowed = here + added, allowed + (lines.weight.shape[1] + 16) * 2.0**-23 * reach
@@ -355,20 +355,20 @@ def check_trees(
 
 def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, rows: Floats, scores: Array) -> None:
     """Compare the class that the runtime names with the one that its own scores decide by verifair's rule."""
-    node = next((one for one in stored.model.graph.node if logits.label in one.output), None)
+    node = next((n for n in stored.model.graph.node if logits.label in n.output), None)
     if logits.label is None or node is None or (logits.link is Link.SOFTMAX and model.outputs == 2):
         return
     labels = class_labels({a.name: list(a.ints) for a in node.attribute if a.ints})
     if not labels:      # labels are words, but a session returns only numbers
         return
-    (found,) = open_session(stored.path, stored.model, [logits.label], model.feeds).run(rows, [logits.label])
+    (shown,) = open_session(stored.path, stored.model, [logits.label], model.feeds).run(rows, [logits.label])
     expected = np.array(labels, dtype=np.float64)[decisions(scores)]
     ordered = np.sort(scores, axis=1)
     distance = np.abs(scores[:, 0]) if scores.shape[1] == 1 else ordered[:, -1] - ordered[:, -2]
-    unsure = distance <= 2 * float32_errors(model).max()        # two runs may add in two orders
-    differs = np.flatnonzero((found[:, 0] != expected) & ~unsure)
+    ties = distance <= 2 * float32_errors(model).max()        # two runs may add in two orders
+    differs = np.flatnonzero((shown[:, 0] != expected) & ~ties)
     if len(differs):
-        raise ModelError(stored.path, f"its label at x = {rows[differs[0]].tolist()[:1000]} is {found[differs[0], 0]:g}, and its "
+        raise ModelError(stored.path, f"its label at x = {rows[differs[0]].tolist()[:1000]} is {shown[differs[0], 0]:g}, and its "
                                       f"scores decide {expected[differs[0]]:g}: no decision follows both; please report this model",
                          node=logits.label, op="import check")
 
@@ -377,17 +377,17 @@ def _near_thresholds(model: TreeEnsemble, x: Floats, random: np.random.Generator
     """Return rows (B, n) in which every column that is split is a threshold, or the next float32 number on either side."""
     inner = (model.column >= 0) & np.isfinite(model.threshold)
     order = np.flatnonzero(inner)[np.argsort(model.column[inner])]
-    asked = {int(model.column[part[0]]): np.unique(model.threshold[part])
+    thresholds = {int(model.column[part[0]]): np.unique(model.threshold[part])
              for part in np.split(order, np.flatnonzero(np.diff(model.column[order])) + 1) if len(part)}
-    most = max((len(one) for one in asked.values()), default=0)
-    rows = np.repeat(x[:1], min(PASSES * most, MOST_ROWS), axis=0)
+    longest = max((len(values) for values in thresholds.values()), default=0)
+    rows = np.repeat(x[:1], min(PASSES * longest, MOST_ROWS), axis=0)
     rows = x[random.integers(len(x), size=len(rows))] if len(rows) else rows
-    for column, limits in asked.items():
-        every = np.tile(limits.astype(np.float32), (len(rows) // len(limits) + 1, 1))
-        at = random.permuted(every, axis=1).reshape(-1)[: len(rows)]
+    for column, limits in thresholds.items():
+        copies = np.tile(limits.astype(np.float32), (len(rows) // len(limits) + 1, 1))
+        cut = random.permuted(copies, axis=1).reshape(-1)[: len(rows)]
         step = random.integers(-1, 2, size=len(rows))
         with np.errstate(over="ignore"):
-            rows[:, column] = np.where(step == 0, at, np.nextafter(at, np.where(step > 0, np.inf, -np.inf).astype(np.float32)))
+            rows[:, column] = np.where(step == 0, cut, np.nextafter(cut, np.where(step > 0, np.inf, -np.inf).astype(np.float32)))
     largest = np.finfo(np.float32).max
     return np.asarray(np.clip(rows, -largest, largest))
 

@@ -23,7 +23,7 @@ def feed_values(feed: Feed, path: Path, x: npt.NDArray[Any]) -> npt.NDArray[Any]
     Raises ModelError if x is no legal input: a block that is not one-hot, or a fraction where the model takes integers.
     """
     dtype = object if feed.kind == TEXT else np.dtype(feed.kind)
-    given: npt.NDArray[Any] = np.full((len(x), len(feed.start)), "" if feed.kind == TEXT else 0, dtype=dtype)
+    inputs: npt.NDArray[Any] = np.full((len(x), len(feed.start)), "" if feed.kind == TEXT else 0, dtype=dtype)
     number = np.array([p for p, s in enumerate(feed.start) if s != NO_COLUMN and p not in feed.categories], dtype=np.int64)
     columns = x[:, feed.start[number]]
     if feed.kind in WHOLE and not (columns == np.floor(columns)).all():
@@ -32,16 +32,16 @@ def feed_values(feed: Feed, path: Path, x: npt.NDArray[Any]) -> npt.NDArray[Any]
     if feed.kind in WHOLE and (np.abs(columns) > LARGEST[feed.kind]).any():
         raise ModelError(path, f"takes integers of type {feed.kind}, but a row holds {np.abs(columns).max():g}, beyond "
                                f"{LARGEST[feed.kind]:g}; narrow the range in the schema", node=feed.name, op="input")
-    given[:, number] = columns
-    for position, known in feed.categories.items():
-        block = x[:, feed.start[position] : feed.start[position] + len(known)]
+    inputs[:, number] = columns
+    for position, categories in feed.categories.items():
+        block = x[:, feed.start[position] : feed.start[position] + len(categories)]
         if not (((block == 0) | (block == 1)).all() and (block.sum(axis=1) == 1).all()):
-            raise ModelError(path, f"takes one category of {len(known)}, but a row is not one-hot there; in the schema, "
+            raise ModelError(path, f"takes one category of {len(categories)}, but a row is not one-hot there; in the schema, "
                                    'declare the feature kind = "one-hot"', node=feed.name, op="input")
-        values = np.empty(len(known), dtype=dtype)
-        values[:] = known
-        given[:, position] = values[block.argmax(axis=1)]
-    return given.reshape(len(x), *feed.shape)
+        values = np.empty(len(categories), dtype=dtype)
+        values[:] = categories
+        inputs[:, position] = values[block.argmax(axis=1)]
+    return inputs.reshape(len(x), *feed.shape)
 
 
 def make_legal(feed: Feed, x: npt.NDArray[Any], random: np.random.Generator) -> None:
@@ -49,6 +49,6 @@ def make_legal(feed: Feed, x: npt.NDArray[Any], random: np.random.Generator) -> 
     if feed.kind in WHOLE:
         columns = np.array([s for p, s in enumerate(feed.start) if p not in feed.categories], dtype=np.int64)
         x[:, columns] = np.rint(x[:, columns])
-    for position, known in feed.categories.items():
-        block = slice(feed.start[position], feed.start[position] + len(known))
-        x[:, block] = np.eye(len(known))[random.integers(len(known), size=len(x))]
+    for position, categories in feed.categories.items():
+        block = slice(feed.start[position], feed.start[position] + len(categories))
+        x[:, block] = np.eye(len(categories))[random.integers(len(categories), size=len(x))]

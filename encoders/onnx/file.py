@@ -82,17 +82,17 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
     Raises ModelFileError (exit code 2) for a missing, unreadable or damaged file, and for one of a format that runs code when it
     is loaded.
     """
-    inside = given.SerializeToString(deterministic=True) if isinstance(given, onnx.ModelProto) else given
-    path = Path(name) if isinstance(inside, bytes) else Path(inside)
-    if not isinstance(inside, bytes) and (kind := OTHER_FORMATS.get(path.suffix.lower())) is not None:
+    content = given.SerializeToString(deterministic=True) if isinstance(given, onnx.ModelProto) else given
+    path = Path(name) if isinstance(content, bytes) else Path(content)
+    if not isinstance(content, bytes) and (kind := OTHER_FORMATS.get(path.suffix.lower())) is not None:
         raise ModelFileError(path, f"is {kind}; give an .onnx file, or load it yourself and pass the fitted object")
-    data = inside if isinstance(inside, bytes) else _bytes(path, path, "give the path of an .onnx file")
+    data = content if isinstance(content, bytes) else _bytes(path, path, "give the path of an .onnx file")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
         raise ModelFileError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
                                "export or copy it again") from error
-    if isinstance(inside, bytes) and any(map(external_data_helper.uses_external_data, stored_tensors(model))):
+    if isinstance(content, bytes) and any(map(external_data_helper.uses_external_data, stored_tensors(model))):
         raise ModelFileError(path, "keeps weights in other files, and in memory it has none beside it; give the path of its file")
     files = external_files(path, model)
     digest = hashlib.sha256(data)
@@ -113,8 +113,8 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
-    if isinstance(inside, bytes):
-        return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(), data=inside)
+    if isinstance(content, bytes):
+        return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(), data=content)
     return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
 
 
@@ -156,7 +156,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, object]:
 
 def _read(value: object) -> object:
     if isinstance(value, list) and value and isinstance(value[0], bytes):  # long lists of numbers stay as they are
-        return [one.decode() for one in value]
+        return [item.decode() for item in value]
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -206,24 +206,24 @@ def _bytes(model: Path, file: Path, remedy: str) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        which = "" if file == model else f" (external weights {file.name!r})"
-        raise ModelFileError(model, f"cannot be read{which}: {error.strerror or error}; {remedy}") from error
+        detail = "" if file == model else f" (external weights {file.name!r})"
+        raise ModelFileError(model, f"cannot be read{detail}: {error.strerror or error}; {remedy}") from error
 
 
 def _shown_tensor(stored: StoredModel, by_output: dict[str, onnx.NodeProto], output: str | None) -> str:
     """Return the tensor of the chosen output; for a ZipMap, the probabilities that it wraps."""
     outputs = list(stored.model.graph.output)
-    listed = ", ".join(repr(o.name) for o in outputs) or "none"
+    names = ", ".join(repr(o.name) for o in outputs) or "none"
     if output is not None:
         if output not in by_output:
-            raise ModelError(stored.path, f"has no tensor {output!r}; its outputs are: {listed}")
+            raise ModelError(stored.path, f"has no tensor {output!r}; its outputs are: {names}")
         candidates = [output]
     else:
         candidates = [o.name for o in outputs if not o.type.HasField("tensor_type")
                       or o.type.tensor_type.elem_type not in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING)]
     if len(candidates) != 1:
-        found = "no output of floating type" if not candidates else "several outputs that could carry the decision"
-        raise ModelError(stored.path, f"{found} (outputs: {listed}); "
+        problem = "no output of floating type" if not candidates else "several outputs that could carry the decision"
+        raise ModelError(stored.path, f"{problem} (outputs: {names}); "
                                       "name the tensor that holds the logits or probabilities with output=...")
     node = by_output.get(candidates[0])
     return str(node.input[0]) if node is not None and node.op_type == "ZipMap" else candidates[0]
@@ -258,26 +258,26 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
     minus, p = by_output.get(concat.input[0]), str(concat.input[1])
     if minus is None or minus.op_type != "Sub" or minus.input[1] != p:
         return None
-    one = _constant(model, minus.input[0])
-    return p if one is not None and one.size == 1 and bool((one == 1).all()) else None
+    unit = _constant(model, minus.input[0])
+    return p if unit is not None and unit.size == 1 and bool((unit == 1).all()) else None
 
 
 def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
     """Return the values of an initializer or of a Constant node; None if there is none of that name."""
-    nodes = {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
-    found = next((one for one in model.graph.initializer if one.name == name), nodes.get(name))
-    return None if found is None else numpy_helper.to_array(found)
+    nodes = {n.output[0]: n.attribute[0].t for n in model.graph.node if n.op_type == "Constant" and n.attribute}
+    tensor = next((initializer for initializer in model.graph.initializer if initializer.name == name), nodes.get(name))
+    return None if tensor is None else numpy_helper.to_array(tensor)
 
 
 def _with_functions(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, cut: LogitsModel) -> LogitsModel:
     """Return a cut graph, with the functions of trees' scores if `name`, from which its logit is made, is a sum of such
     functions."""
     constant = partial(_constant, stored.model)
-    found = mean_tail.sum_of(by_output, constant, name)
-    known = None if found is None else mean_tail.ramps_of(found, by_output, constant)
-    if known is None:
+    mean = mean_tail.sum_of(by_output, constant, name)
+    parts = None if mean is None else mean_tail.ramps_of(mean, by_output, constant)
+    if parts is None:
         return cut
-    scores, ramps = known
+    scores, ramps = parts
     return replace(cut, mean=(_cut(stored.model, scores, Link.IDENTITY, scores), ramps))
 
 
@@ -317,10 +317,10 @@ def _cut_trees(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str)
     nodes, link = tree_tail.scores(stored.path, node, name, values, len(class_labels(values)))
     part = onnx.ModelProto()
     part.CopyFrom(stored.model)
-    at = next(k for k, one in enumerate(part.graph.node) if name in one.output)
-    every = [*part.graph.node[:at], *nodes, *part.graph.node[at + 1 :]]
+    index = next(k for k, n in enumerate(part.graph.node) if name in n.output)
+    all_nodes = [*part.graph.node[:index], *nodes, *part.graph.node[index + 1 :]]
     del part.graph.node[:]
-    part.graph.node.extend(every)
+    part.graph.node.extend(all_nodes)
     if not any(o.domain in ("", "ai.onnx") for o in part.opset_import):
         part.opset_import.append(helper.make_opsetid("", 13))
     cut = _cut(part, name, link, shown)
@@ -352,12 +352,12 @@ def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
     return LogitsModel(model=part, logits=logits, link=link, shown=shown, link_node=link_node, link_axis=link_axis)
 
 
-def _followed(cut: LogitsModel, what: str, op: str, constant: npt.NDArray[Any], axis: int | None = None) -> LogitsModel:
-    """Return a cut graph with one more node, which computes the logit from the graph's output and a constant.   what: its name."""
-    part, logit = cut.model, f"{cut.logits}/{what}"
-    more: dict[str, Any] = {} if axis is None else {"axis": axis}
+def _followed(cut: LogitsModel, name: str, op: str, constant: npt.NDArray[Any], axis: int | None = None) -> LogitsModel:
+    """Return a cut graph with one more node, which computes the logit from the graph's output and a constant.   name: of it."""
+    part, logit = cut.model, f"{cut.logits}/{name}"
+    options: dict[str, Any] = {} if axis is None else {"axis": axis}
     part.graph.initializer.append(numpy_helper.from_array(constant, name=f"{logit}/constant"))
-    part.graph.node.append(helper.make_node(op, [cut.logits, f"{logit}/constant"], [logit], name=logit, **more))
+    part.graph.node.append(helper.make_node(op, [cut.logits, f"{logit}/constant"], [logit], name=logit, **options))
     part.graph.output[0].name = logit
     if not any(o.domain in ("", "ai.onnx") for o in part.opset_import):
         part.opset_import.append(helper.make_opsetid("", 13))
@@ -404,14 +404,14 @@ def _beside(path: Path, name: str) -> Path:
     folder = path.parent
     remedy = "put the weights beside the model, under the name they had, or store the model in one file"
     try:
-        found = (folder / name).resolve()
-        inside = bool(name) and found.is_relative_to(folder.resolve())
-        plain = inside and (found.is_file() or not found.exists())
+        target = (folder / name).resolve()
+        inside = bool(name) and target.is_relative_to(folder.resolve())
+        is_file = inside and (target.is_file() or not target.exists())
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, a name too long, links in a circle
         raise ModelFileError(path, f"names external weights {name[:200]!r}, which no file can be called; {remedy}") from error
     if not inside:
         raise ModelFileError(path, f"names external weights {name[:200]!r}, outside the folder of the model; {remedy}")
-    if not plain:
+    if not is_file:
         raise ModelFileError(path, f"names external weights {name[:200]!r}, which is no plain file; {remedy}")
     return folder / name
 
@@ -446,10 +446,10 @@ def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
 
     Words have precedence over numbers: a converter may number classes first, and name them in the end.
     """
-    listed = {names for names in _listed(model) if len(names) == count}
-    words = {names for names in listed if not all(name.removeprefix("-").isdecimal() for name in names)}
-    found = words or listed
-    return tuple(map(str.strip, found.pop())) if len(found) == 1 else ()  # as tables are read without blanks around words
+    lists = {names for names in _listed(model) if len(names) == count}
+    words = {names for names in lists if not all(name.removeprefix("-").isdecimal() for name in names)}
+    chosen = words or lists
+    return tuple(map(str.strip, chosen.pop())) if len(chosen) == 1 else ()  # as tables are read without blanks around words
 
 
 def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:

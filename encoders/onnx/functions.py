@@ -16,15 +16,15 @@ def inlined(model: ModelProto) -> ModelProto:
     """Return the model with local functions inlined. Raises ValueError if they call themselves, or become too many nodes."""
     if not model.functions:
         return model
-    calls = {(one.domain, one.name): list(_names(one.node)) for one in model.functions}  # the last of several of one name
+    calls = {(f.domain, f.name): list(_names(f.node)) for f in model.functions}  # the last of several of one name
     try:
         order = list(TopologicalSorter({name: set(called) & set(calls) for name, called in calls.items()}).static_order())
     except CycleError as error:
         raise ValueError(f"its function {error.args[1][0][1]!r} calls itself") from None
     size: dict[Name, int] = {}
     for name in order:
-        size[name] = sum(size.get(one, 1) for one in calls[name])
-    count = sum(size.get(one, 1) for one in _names(model.graph.node))
+        size[name] = sum(size.get(call, 1) for call in calls[name])
+    count = sum(size.get(call, 1) for call in _names(model.graph.node))
     if max(count, *size.values()) > MOST_NODES:
         raise ValueError(f"its functions become {count:,} nodes, at most {MOST_NODES:,} are read")
     return inliner.inline_local_functions(model)

@@ -101,25 +101,25 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
                 inputs=inputs, sources=reading.sources, columns=reading.inputs)
     if op not in TAKE_WHOLE and any(isinstance(i, Tensor) and i.whole for i in inputs):
         raise node.error("computes with integers, whose arithmetic rounds and wraps; cast them to float32 first")
-    for given, value in zip(proto.input, inputs, strict=True):
-        if given and value is None:
-            raise node.error(f"its input {given!r} cannot be followed")
-        if given in reading.sized and op != "Reshape":
+    for input_name, value in zip(proto.input, inputs, strict=True):
+        if input_name and value is None:
+            raise node.error(f"its input {input_name!r} cannot be followed")
+        if input_name in reading.sized and op != "Reshape":
             raise node.error("computes with the size of the batch; supported is that size in a Reshape only")
-    known = len(reading.sources)
+    count = len(reading.sources)
     try:
         results = SUPPORTED[op](node)
     except (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError) as error:
         reason = next(iter(str(error).strip().splitlines()), "")    # a damaged file may hold any attributes on any shapes
         raise node.error(f"its inputs and attributes do not fit each other ({type(error).__name__}: {reason})") from error
-    if len(reading.sources) > known and any(isinstance(i, Tensor) and 0 in i.shape for i in inputs):
+    if len(reading.sources) > count and any(isinstance(i, Tensor) and 0 in i.shape for i in inputs):
         raise node.error("acts on an empty tensor; export the model without it")
     clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
     for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
         if result is not None:
             inexact = (*result.inexact, name) if clean and not result.is_float else result.inexact
             reading.tensors[output] = replace(result, inexact=inexact)
-            if any(source.after is None for source in reading.sources[known:]) and not output.startswith(MADE):
+            if any(source.after is None for source in reading.sources[count:]) and not output.startswith(MADE):
                 reading.rewritten[output] = reading.tensors[output]
 
 
@@ -172,9 +172,9 @@ def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
             shapes = ", ".join(map(str, (v.shape for v in values[:4])))
             raise ModelError(reading.path, f"computes with constants of shapes {shapes}, which do not fit each other",
                              node=name, op=op) from error
-        rounded, same = exact(results[0]).rounded()
+        rounded, is_exact = exact(results[0]).rounded()
         results = [rounded]
-        if not same:
+        if not is_exact:
             reading.rounded.append(name)
     elif proto.domain in ("", "ai.onnx") and op in MOVES | ROUNDED | set(ARITHMETIC):
         results = _evaluate(reading, proto)
@@ -199,12 +199,12 @@ def _same_numbers(before: Constant, after: Constant) -> bool:
 
 
 def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
-    given = {i: reading.constants[i] for i in proto.input if i}
-    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for i, v in given.items()]
+    inputs = {i: reading.constants[i] for i in proto.input if i}
+    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for i, v in inputs.items()]
     graph = helper.make_graph([proto], "constant", infos, [onnx.ValueInfoProto(name=o) for o in proto.output if o])
     model = helper.make_model(graph, opset_imports=reading.model.opset_import)
     try:
-        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, given)]
+        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, inputs)]
     except Exception as error:      # the reference evaluator raises whatever NumPy does
         name = node_name(proto)
         raise ModelError(reading.path, f"cannot be computed: {error}", node=name, op=proto.op_type) from error

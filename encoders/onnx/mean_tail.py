@@ -41,8 +41,8 @@ class Mean:
     def whole(self) -> bool:
         """True if the sum is a mean: the constant is 0 or more, and it and the weights add up to 1 (or less, beside a Clip)."""
         left = 1 - self.constant - float(self.weight.sum())
-        enough = left <= ROUNDED or any(one.op_type == "Clip" for one in self.functions)
-        return self.constant >= 0 and enough and left >= -ROUNDED
+        sums_to_one = left <= ROUNDED or any(node.op_type == "Clip" for node in self.functions)
+        return self.constant >= 0 and sums_to_one and left >= -ROUNDED
 
 
 def sum_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
@@ -50,57 +50,57 @@ def sum_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
     product = by_output.get(name)
     if product is None or product.op_type not in ("MatMul", "Gemm") or product.attribute:
         return None
-    joined, given = by_output.get(product.input[0]), [constant(one) for one in product.input[1:]]
-    if joined is None or any(one is None for one in given):
+    concat, constants = by_output.get(product.input[0]), [constant(key) for key in product.input[1:]]
+    if concat is None or any(value is None for value in constants):
         return None
-    weight, *more = (np.asarray(one, dtype=np.float64) for one in given)
-    added = float(more[0].sum()) if more else 0.0
-    if weight.shape[1:] != (1,) or (more and more[0].size != 1) or not ((weight >= 0).all() and np.isfinite(added)):
+    weight, *rest = (np.asarray(value, dtype=np.float64) for value in constants)
+    added = float(rest[0].sum()) if rest else 0.0
+    if weight.shape[1:] != (1,) or (rest and rest[0].size != 1) or not ((weight >= 0).all() and np.isfinite(added)):
         return None
-    parts = [by_output.get(one) for one in joined.input] if joined.op_type == "Concat" else [joined]
-    functions = tuple(one for one in parts if one is not None and (one.op_type == "Sigmoid" or _cut_off(one, constant)))
+    parts = [by_output.get(key) for key in concat.input] if concat.op_type == "Concat" else [concat]
+    functions = tuple(node for node in parts if node is not None and (node.op_type == "Sigmoid" or _cut_off(node, constant)))
     return Mean(functions=functions, weight=weight[:, 0], constant=added) if len(functions) == len(parts) else None
 
 
 def _cut_off(node: onnx.NodeProto, constant: Constants) -> bool:
     """Return True if a node clips to 0 and 1."""
-    ends = [constant(one) for one in node.input[1:]] if node.op_type == "Clip" else []
-    return [one.tolist() for one in ends if one is not None] == [0.0, 1.0]
+    ends = [constant(key) for key in node.input[1:]] if node.op_type == "Clip" else []
+    return [value.tolist() for value in ends if value is not None] == [0.0, 1.0]
 
 
 def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ramps] | None:
     """Return the tensor of trees' scores in a sum, and its functions of these; None for a sum of anything else."""
-    found, parts, chances = set[str](), [], dict[int, bool]()
-    for one in mean.functions:
-        below, numbers = by_output.get(one.input[0]), list[Array]()
-        moved = one.op_type == "Clip" or (below is not None and below.op_type == "Mul")
-        for op in ("Mul", "Sub") if moved else ():
-            number = constant(below.input[1]) if below is not None and below.op_type == op else None
-            if below is None or number is None or number.ndim != 1:
+    sources, parts, chances = set[str](), [], dict[int, bool]()
+    for function in mean.functions:
+        node, numbers = by_output.get(function.input[0]), list[Array]()
+        is_shifted = function.op_type == "Clip" or (node is not None and node.op_type == "Mul")
+        for op in ("Mul", "Sub") if is_shifted else ():
+            number = constant(node.input[1]) if node is not None and node.op_type == op else None
+            if node is None or number is None or number.ndim != 1:
                 return None
             numbers.append(number.astype(np.float64))
-            below = by_output.get(below.input[0])
-        chance = below is not None and below.op_type == "Sigmoid"
-        below = by_output.get(below.input[0]) if below is not None and chance else below
-        place = constant(below.input[1]) if below is not None and below.op_type == "Gather" else None
-        if below is None or place is None or place.ndim != 1 or [a.i for a in below.attribute] != [1]:
+            node = by_output.get(node.input[0])
+        chance = node is not None and node.op_type == "Sigmoid"
+        node = by_output.get(node.input[0]) if node is not None and chance else node
+        place = constant(node.input[1]) if node is not None and node.op_type == "Gather" else None
+        if node is None or place is None or place.ndim != 1 or [a.i for a in node.attribute] != [1]:
             return None
-        found.add(str(below.input[0]))
+        sources.add(str(node.input[0]))
         scale, shift = numbers or [np.ones(1), np.zeros(1)]
-        both = any(chances.setdefault(k, chance) != chance for k in place.tolist())
-        if both or len({len(place), len(scale), len(shift)} - {1}) > 1:
+        conflict = any(chances.setdefault(k, chance) != chance for k in place.tolist())
+        if conflict or len({len(place), len(scale), len(shift)} - {1}) > 1:
             return None
-        parts.append(np.broadcast_arrays(place, shift, scale, one.op_type == "Sigmoid"))
-    score, shift, scale, logistic = (np.concatenate(one) for one in zip(*parts, strict=True))
-    source = by_output.get(next(iter(found)))
-    joined = list(source.input) if source is not None and source.op_type == "Concat" else list(found)
-    trees = [one for one in map(by_output.get, joined) if one is not None and one.op_type in REGRESSORS]
-    if len(found) > 1 or len(trees) != 1 or len(score) != len(mean.weight):
+        parts.append(np.broadcast_arrays(place, shift, scale, function.op_type == "Sigmoid"))
+    score, shift, scale, logistic = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    source = by_output.get(next(iter(sources)))
+    inputs = list(source.input) if source is not None and source.op_type == "Concat" else list(sources)
+    trees = [n for n in map(by_output.get, inputs) if n is not None and n.op_type in REGRESSORS]
+    if len(sources) > 1 or len(trees) != 1 or len(score) != len(mean.weight):
         return None
     if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or (score < 0).any():
         return None
     from encoders.trees.mean import Ramps  # loaded only for such models
 
-    whole = np.array([chances.get(k, False) for k in range(int(score.max()) + 1)])
-    return found.pop(), Ramps(chances=whole, score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale,
+    is_chance = np.array([chances.get(k, False) for k in range(int(score.max()) + 1)])
+    return sources.pop(), Ramps(chances=is_chance, score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale,
                               weight=mean.weight, constant=mean.constant)

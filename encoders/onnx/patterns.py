@@ -43,16 +43,16 @@ class Gate:
 def with_curves(model: onnx.ModelProto, output: str) -> onnx.ModelProto:
     """Return the model with such products replaced, or itself if there are none."""
     graph = _Graph(model)
-    made = [graph.curve(node) for node in model.graph.node]
-    if not any(made):
+    curves = [graph.curve(node) for node in model.graph.node]
+    if not any(curves):
         return model
-    nodes = [one for node, some in zip(model.graph.node, made, strict=True) for one in some or [node]]
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    del found.graph.node[:]
-    found.graph.node.extend(nodes)
-    drop_nodes(found.graph, [output])
-    return found
+    nodes = [n for node, replacement in zip(model.graph.node, curves, strict=True) for n in replacement or [node]]
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    drop_nodes(result.graph, [output])
+    return result
 
 
 class _Graph:
@@ -76,13 +76,13 @@ class _Graph:
             return [helper.make_node("Attention", [self.data], list(node.output), name=node_name(node))]
         if node.op_type != "Mul" or any(name in self.numbers for name in node.input):
             return []
-        for one, other in (node.input, reversed(node.input)):
-            factors, base = self.scaled(one)
-            more, inner = self.scaled(other)
+        for first, second in (node.input, reversed(node.input)):
+            factors, base = self.scaled(first)
+            second_factors, inner = self.scaled(second)
             gate = self.gate(inner)
             if gate is not None and gate.base == base:
                 inverse = [(INVERSE[operator], name) for operator, name in gate.stretch]
-                return list(_nodes(node, gate, [*factors, *more, *inverse]))
+                return list(_nodes(node, gate, [*factors, *second_factors, *inverse]))
         return []
 
     def scaled(self, name: str) -> tuple[tuple[Factor, ...], str]:
@@ -111,14 +111,14 @@ class _Graph:
                 stretch, base = self.scaled(node.input[0])
                 return Gate(base=base, stretch=stretch, operator=helper.make_node("Swish", [], []))
             case "HardSigmoid":
-                given = attributes(node)
-                if _near(given.get("alpha", 0.2), 1 / 6) and _near(given.get("beta", 0.5), 0.5):
+                values = attributes(node)
+                if _near(values.get("alpha", 0.2), 1 / 6) and _near(values.get("beta", 0.5), 0.5):
                     return Gate(base=node.input[0], operator=helper.make_node("HardSwish", [], []))
             case "Clip":
-                moved, given = self.plus(node.input[0], 3.0), attributes(node)
-                ends: list[object] = [self.numbers.get(i) for i in node.input[1:]] or [given.get("min"), given.get("max")]
-                if moved is not None and ends == [0.0, 6.0]:
-                    return Gate(base=moved, operator=helper.make_node("HardSwish", [], []), times=6.0)
+                shifted, values = self.plus(node.input[0], 3.0), attributes(node)
+                ends: list[object] = [self.numbers.get(i) for i in node.input[1:]] or [values.get("min"), values.get("max")]
+                if shifted is not None and ends == [0.0, 6.0]:
+                    return Gate(base=shifted, operator=helper.make_node("HardSwish", [], []), times=6.0)
             case "Tanh":
                 soft = self.inside(node.input[0], "Softplus")
                 if soft is None and (log := self.inside(node.input[0], "Log")) is not None:
@@ -173,26 +173,26 @@ class _Graph:
         if node.op_type == "Pow":
             return node.input[0] if self.numbers.get(node.input[1]) == 3 else None
         for base, square in (node.input, reversed(node.input)):
-            twice = self.by_output.get(square)
-            if twice is not None and (list(twice.input), twice.op_type) == ([base, base], "Mul"):
+            squared = self.by_output.get(square)
+            if squared is not None and (list(squared.input), squared.op_type) == ([base, base], "Mul"):
                 return str(base)
         return None
 
 
 def _nodes(node: onnx.NodeProto, gate: Gate, factors: list[Factor]) -> Iterator[onnx.NodeProto]:
-    made = MADE + node.output[0]
+    prefix = MADE + node.output[0]
     if gate.times != 1:
         constant = numpy_helper.from_array(np.array(gate.times, dtype=np.float32))
-        yield helper.make_node("Constant", [], [f"{made}:times"], value=constant, name=f"{node_name(node)}:times")
-        factors = [*factors, ("Mul", f"{made}:times")]
+        yield helper.make_node("Constant", [], [f"{prefix}:times"], value=constant, name=f"{node_name(node)}:times")
+        factors = [*factors, ("Mul", f"{prefix}:times")]
     name = gate.base
     for k, (operator, factor) in enumerate(gate.stretch):
-        yield helper.make_node(operator, [name, factor], [f"{made}:{k}"], name=node_name(node))
-        name = f"{made}:{k}"
+        yield helper.make_node(operator, [name, factor], [f"{prefix}:{k}"], name=node_name(node))
+        name = f"{prefix}:{k}"
     curve = onnx.NodeProto()
     curve.CopyFrom(gate.operator)
     curve.name = node_name(node)
-    outputs = [*(f"{made}::{k}" for k in range(len(factors))), node.output[0]]
+    outputs = [*(f"{prefix}::{k}" for k in range(len(factors))), node.output[0]]
     curve.input.append(name)
     curve.output.append(outputs[0])
     yield curve

@@ -42,10 +42,10 @@ def product_network(
     """
     network.require_piecewise_linear("the product network")
     first, *others = network.layers
-    kept = first.weight.copy()
-    kept[:, own] = 0.0
+    second = first.weight.copy()
+    second[:, own] = 0.0
     blank = np.zeros((len(first.bias), len(own) + len(shift)))
-    weight: Array = np.block([[first.weight, blank], [kept, first.weight[:, own], first.weight[:, shift]]]).astype(np.float64)
+    weight: Array = np.block([[first.weight, blank], [second, first.weight[:, own], first.weight[:, shift]]]).astype(np.float64)
     layers = [Layer(weight=weight, bias=np.tile(first.bias, 2), slope=np.tile(first.slope, 2))]
     for layer in others:
         weight = np.kron(np.eye(2), layer.weight).astype(np.float64)
@@ -116,13 +116,13 @@ def _plain(network: Network) -> list[Layer]:
         mixed = (layer.slope == 1).any() and (layer.slope == 0).any() and np.isin(layer.slope, (0.0, 1.0)).all()
         if not mixed:
             continue
-        through = np.flatnonzero(layer.slope == 1)  # a = relu(a) - relu(-a), exactly
+        identity = np.flatnonzero(layer.slope == 1)  # a = relu(a) - relu(-a), exactly
         above = layers[k + 1]
         layers[k] = Layer(
-            weight=np.concatenate([layer.weight, -layer.weight[through]]),
-            bias=np.concatenate([layer.bias, -layer.bias[through]]), slope=np.zeros(len(layer.slope) + len(through)),
+            weight=np.concatenate([layer.weight, -layer.weight[identity]]),
+            bias=np.concatenate([layer.bias, -layer.bias[identity]]), slope=np.zeros(len(layer.slope) + len(identity)),
         )
         layers[k + 1] = Layer(
-            weight=np.concatenate([above.weight, -above.weight[:, through]], axis=1), bias=above.bias, slope=above.slope
+            weight=np.concatenate([above.weight, -above.weight[:, identity]], axis=1), bias=above.bias, slope=above.slope
         )
     return layers

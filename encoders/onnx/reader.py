@@ -61,23 +61,23 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     if check_points < 1:
         raise ValueError(f"check_points = {check_points}, expected at least 1: an unchecked import proves nothing")
     stored = load(path, name)
-    whole = logits_model(stored, output)
-    logits = whole if whole.mean is None else whole.mean[0]
+    cut = logits_model(stored, output)
+    logits = cut if cut.mean is None else cut.mean[0]
     reading, final = read_graph(stored.path, logits)
     check_link(stored.path, logits, final)
     feeds, place = reading.inputs.layout()
     random = np.random.default_rng(seed)
     if any(source.trees is not None for source in reading.sources):
-        final, squares = expanded(final, reading.sources) if whole.mean is not None else (final, None)
-        ensemble = tree_ensemble(stored, logits, reading, final, feeds, place, lines=whole.mean is not None)
+        final, squares = expanded(final, reading.sources) if cut.mean is not None else (final, None)
+        ensemble = tree_ensemble(stored, logits, reading, final, feeds, place, lines=cut.mean is not None)
         ensemble = replace(ensemble, source=str(stored.path), stored=stored.data, output=output)
         lines = ColumnScores.of(stored, final, squares, place)
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
         for feed in feeds:
             make_legal(feed, points, random)
-        near = check_trees(stored, logits, ensemble, points, random, lines)
-        if whole.mean is not None:
-            return _mean(stored, whole, ensemble, lines, near)
+        rows = check_trees(stored, logits, ensemble, points, random, lines)
+        if cut.mean is not None:
+            return _mean(stored, cut, ensemble, lines, rows)
         check_shown(stored, logits, feeds, points)
         return replace(ensemble, doubt=doubt(ensemble))
     reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
@@ -99,26 +99,26 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     return replace(network, doubt=doubt(network))
 
 
-def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: ColumnScores | None, x: Floats) -> Model:
+def _mean(stored: StoredModel, cut: LogitsModel, trees: TreeEnsemble, lines: ColumnScores | None, x: Floats) -> Model:
     """Return the sum of functions of trees' scores that a graph computes, after comparing outputs and decisions at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
-    assert whole.mean is not None
-    logits, ramps = whole.mean
+    assert cut.mean is not None
+    logits, ramps = cut.mean
     if len(ramps.chances) > trees.outputs:
         raise ModelError(stored.path, f"takes a score of trees that give {trees.outputs}", node=logits.logits, op="Gather")
     ramps = replace(ramps, chances=np.append(ramps.chances, np.zeros(trees.outputs - len(ramps.chances), dtype=bool)))
     (scores,) = open_session(stored.path, logits.model, [logits.logits], trees.feeds).run(x, [logits.logits])
-    (shown,) = open_session(stored.path, stored.model, [whole.shown], trees.feeds).run(x, [whole.shown])
-    low, sums, high = (ramps.of(scores, off) for off in (-CURVE, 0.0, CURVE))
+    (shown,) = open_session(stored.path, stored.model, [cut.shown], trees.feeds).run(x, [cut.shown])
+    low, sums, high = (ramps.of(scores, error) for error in (-CURVE, 0.0, CURVE))
     size = float(ramps.weight.sum()) + abs(ramps.constant)
-    if whole.link is Link.SIGMOID:
+    if cut.link is Link.SIGMOID:
         low, sums, high = expit([low, sums, high])
     allowed = SHOWN * (1 + size) + high - low
-    compare(stored.path, x, np.column_stack([1 - sums, sums]), shown, np.column_stack([allowed, allowed]), [whole.shown] * 2)
-    check_labels(stored, whole, trees.feeds, x)
+    compare(stored.path, x, np.column_stack([1 - sums, sums]), shown, np.column_stack([allowed, allowed]), [cut.shown] * 2)
+    check_labels(stored, cut, trees.feeds, x)
     return MeanOfTrees(
-        link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
+        link=cut.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
         rounded=trees.rounded if lines is None else tuple(dict.fromkeys([*trees.rounded, *lines.rounded])), feeds=trees.feeds,
         classes=class_names(stored.model, 2), trees=trees, ramps=ramps, lines=None if lines is None else lines.weight,
         squares=None if lines is None else lines.square,
@@ -161,43 +161,43 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
     inputs is passed on to the layers that read them, and the outputs of such nodes are compared as well.
     """
     reading = neurons.reading
-    named = [t for s in reading.sources for t in (s.before, s.after) if t is not None]
-    names = list(dict.fromkeys([logits.logits, *named, *reading.rewritten]))
-    found = dict(zip(names, open_session(path, logits.model, names, feeds).run(x, names), strict=True))
+    traced = [t for s in reading.sources for t in (s.before, s.after) if t is not None]
+    names = list(dict.fromkeys([logits.logits, *traced, *reading.rewritten]))
+    outputs = dict(zip(names, open_session(path, logits.model, names, feeds).run(x, names), strict=True))
     values = np.full((len(x), len(neurons.source)), np.nan)
     slack = np.zeros_like(values)
     values[:, : len(neurons.place)] = x
     for k, link in enumerate(chain, start=1):
         here, allowed = _layer_by_hand(link, values[:, link.inputs], slack[:, link.inputs])
         if not len(link.neurons):
-            compare(path, x, here, found[logits.logits], allowed, [logits.logits] * here.shape[1])
+            compare(path, x, here, outputs[logits.logits], allowed, [logits.logits] * here.shape[1])
             break
         top = activate(here, link.layer)
-        own = np.flatnonzero(neurons.level[link.neurons] == k)
-        for s in np.unique(neurons.source[link.neurons[own]]):
-            at, source = np.flatnonzero(neurons.source[link.neurons] == s), reading.sources[s]
-            all_of_it = slice(int(neurons.first[s]), int(neurons.first[s]) + len(source.slope))
+        current = np.flatnonzero(neurons.level[link.neurons] == k)
+        for s in np.unique(neurons.source[link.neurons[current]]):
+            columns, source = np.flatnonzero(neurons.source[link.neurons] == s), reading.sources[s]
+            block = slice(int(neurons.first[s]), int(neurons.first[s]) + len(source.slope))
             curved = 0.0 if source.curve == Curve.BENT else CURVE
             if source.before is None or source.after is None:
-                values[:, all_of_it], slack[:, all_of_it] = top[:, at], allowed[:, at]
+                values[:, block], slack[:, block] = top[:, columns], allowed[:, columns]
                 if source.curve == Curve.SQUARE:
-                    slack[:, all_of_it] *= 2 * np.abs(here[:, at]) + allowed[:, at]
-                    slack[:, all_of_it] += 2 * _UNIT * top[:, at] + _TINY
+                    slack[:, block] *= 2 * np.abs(here[:, columns]) + allowed[:, columns]
+                    slack[:, block] += 2 * _UNIT * top[:, columns] + _TINY
                 elif curved:  # slopes are at most 2
-                    slack[:, all_of_it] += allowed[:, at] + curved + STEPS * _UNIT * np.abs(top[:, at])
+                    slack[:, block] += allowed[:, columns] + curved + STEPS * _UNIT * np.abs(top[:, columns])
                 continue
-            entering, leaving = found[source.before], found[source.after]
-            compare(path, x, here[:, at], entering, allowed[:, at], [source.node] * len(at))
-            here[:, at] = entering
-            expected = activate(here, link.layer)[:, at]
+            before, after = outputs[source.before], outputs[source.after]
+            compare(path, x, here[:, columns], before, allowed[:, columns], [source.node] * len(columns))
+            here[:, columns] = before
+            expected = activate(here, link.layer)[:, columns]
             steps = STEPS if source.curve > Curve.TANH else 2
-            compare(path, x, expected, leaving, steps * _UNIT * np.abs(entering) + _TINY + curved, [source.node] * len(at))
-            values[:, all_of_it] = leaving
+            compare(path, x, expected, after, steps * _UNIT * np.abs(before) + _TINY + curved, [source.node] * len(columns))
+            values[:, block] = after
         carried = np.flatnonzero(neurons.level[link.neurons] < k)
         nodes = [reading.sources[s].node for s in neurons.source[link.neurons[carried]]]
         compare(path, x, top[:, carried], values[:, link.neurons[carried]], allowed[:, carried], nodes)
     for name, tensor in reading.rewritten.items():
-        _check_rewritten(name, tensor, found[name], neurons, x, values, slack)
+        _check_rewritten(name, tensor, outputs[name], neurons, x, values, slack)
 
 
 def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, Array]:
@@ -208,15 +208,15 @@ def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, 
     return affine(below, link.layer), allowed + slack @ magnitude.T if slack.any() else allowed
 
 
-def _check_rewritten(name: str, tensor: Tensor, found: Array, neurons: Neurons, x: Floats, values: Array, slack: Array) -> None:
+def _check_rewritten(name: str, tensor: Tensor, actual: Array, neurons: Neurons, x: Floats, values: Array, slack: Array) -> None:
     """Compare the output of a node that was rewritten into several activations, if its neurons are part of the network."""
     weight, size = neurons.matrices(tensor)
     bias, _ = tensor.const.rounded()
-    known = np.flatnonzero(~(np.isnan(values[:1]) @ (abs(size).T != 0))[0])
+    evaluated = np.flatnonzero(~(np.isnan(values[:1]) @ (abs(size).T != 0))[0])
     below = np.nan_to_num(values)
     here = below @ weight.T + bias
     sizes = np.abs(below) @ size.T + tensor.const.size
     allowed = (tensor.operations + 4) * _UNIT * sizes + slack @ abs(weight).T + _TINY
-    if here.shape == found.shape:       # else `compare` raises
-        here, found, allowed = (part[:, known] for part in (here, found, allowed))
-    compare(neurons.reading.path, x, here, found, allowed, [name] * here.shape[1])
+    if here.shape == actual.shape:       # else `compare` raises
+        here, actual, allowed = (part[:, evaluated] for part in (here, actual, allowed))
+    compare(neurons.reading.path, x, here, actual, allowed, [name] * here.shape[1])

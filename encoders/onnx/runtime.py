@@ -41,29 +41,29 @@ class Session:
         """Return values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
         if x.ndim != 2 or x.shape[1] != self.columns:
             raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {self.columns})")
-        given = {feed.name: feed_values(feed, self.path, x) for feed in self.feeds}
-        computed = [name for name in outputs if name not in given]
-        values = {name: np.asarray(given[name], dtype=np.float64).reshape(len(x), -1) for name in outputs if name in given}
+        inputs = {feed.name: feed_values(feed, self.path, x) for feed in self.feeds}
+        computed = [name for name in outputs if name not in inputs]
+        values = {name: np.asarray(inputs[name], dtype=np.float64).reshape(len(x), -1) for name in outputs if name in inputs}
         if self.session is None:
             return [values[name] for name in outputs]
         step = self.batch or max(1, len(x))
         pieces: list[list[Array]] = []
         for start in range(0, max(1, len(x)), step):
             rows = np.arange(start, min(start + step, len(x)))
-            fed = {name: _padded(value[rows], self.batch or len(rows)) for name, value in given.items()}
+            part = {name: _padded(value[rows], self.batch or len(rows)) for name, value in inputs.items()}
             try:
-                found = self.session.run(computed, fed)
+                results = self.session.run(computed, part)
             except Exception as error:      # onnxruntime's exceptions have no common public base
                 raise ModelError(self.path, f"onnxruntime cannot run it: {first_line(error)}") from error
-            count = len(fed[self.feeds[0].name])
-            pieces.append([self._by_row(*one, count)[: len(rows)] for one in zip(computed, found, strict=True)])
+            count = len(part[self.feeds[0].name])
+            pieces.append([self._by_row(*pair, count)[: len(rows)] for pair in zip(computed, results, strict=True)])
         values |= dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
         return [values[name] for name in outputs]
 
-    def _by_row(self, name: str, found: Any, count: int) -> Array:
+    def _by_row(self, name: str, value: Any, count: int) -> Array:
         """Return a tensor's values by row (count, m). Raises ModelError if they are not the same number of numbers for each row."""
         try:
-            return np.asarray(found, dtype=np.float64).reshape(count, -1)
+            return np.asarray(value, dtype=np.float64).reshape(count, -1)
         except (TypeError, ValueError) as error:  # texts, maps; one number for the batch
             raise ModelError(self.path, "gives no numbers, or not as many for each row", node=name) from error
 
@@ -199,10 +199,10 @@ def _key(network: Model) -> Key:
 def _runtime(network: Model) -> Runtime:
     """Return the session of a network: opened once in a process for each (file, content, output, columns), and if a file
     changes."""
-    known = _open.get(_key(network))
-    if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
-        _open[_key(network)] = known = _opened(network, stored_model(network))
-    return known
+    runtime = _open.get(_key(network))
+    if runtime is None or runtime.stamps != tuple(_stamp(file) for file, _, _ in runtime.stamps):
+        _open[_key(network)] = runtime = _opened(network, stored_model(network))
+    return runtime
 
 
 def _opened(network: Model, stored: StoredModel) -> Runtime:

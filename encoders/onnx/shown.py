@@ -67,27 +67,27 @@ def check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed],
 
 def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
     """Refuse a network whose file outputs classes, one whole number a row, that differ from the decisions of its logits."""
-    whole = [one.name for one in stored.model.graph.output if one.type.tensor_type.elem_type == TensorProto.INT64]
-    if not whole:
+    integer_outputs = [o.name for o in stored.model.graph.output if o.type.tensor_type.elem_type == TensorProto.INT64]
+    if not integer_outputs:
         return
     (values,) = open_session(stored.path, logits.model, [logits.logits], feeds).run(x, [logits.logits])
     ordered = np.sort(np.concatenate([values, np.zeros_like(values)], axis=1) if values.shape[1] == 1 else values, axis=1)
-    sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * (1 + np.abs(values).max(axis=1))
-    decided = decisions(values)[sure]
-    for name in whole:
+    clear = ordered[:, -1] - ordered[:, -2] > 1e-4 * (1 + np.abs(values).max(axis=1))
+    decided = decisions(values)[clear]
+    for name in integer_outputs:
         try:
             (shown,) = open_session(stored.path, stored.model, [name], feeds).run(x, [name])
         except ModelError:
             continue  # nothing for each row, or nothing at all
-        labels = shown[sure]
+        labels = shown[clear]
         if labels.shape[1] != 1 or len(np.unique(labels)) > max(values.shape[1], 2):
             continue  # of no classes
         pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)
         if any(len(np.unique(pairs[:, k])) < len(pairs) for k in (0, 1)):
-            found = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
+            problem = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
             log_odds = "its probability less 1/2" if logits.link is Link.SHARES else "its log-odds"
             remedy = f'leave them out, and write positive = "logit >= T" with {log_odds} T'
-            raise ModelError(stored.path, f"{found}; {remedy}", node=name)
+            raise ModelError(stored.path, f"{problem}; {remedy}", node=name)
 
 
 def apply_link(logits: Array, link: Link) -> Array:
@@ -115,12 +115,12 @@ def doubt(model: Model) -> str:
     """
     if model.link is not Link.IDENTITY:
         return ""
-    found = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(layered(model, "this"))
-    if not found:
+    reason = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(layered(model, "this"))
+    if not reason:
         return ""
     if model.outputs > 1:
-        return f"{found}: probabilities it seems, and no logits; end it with Softmax"
-    return f'{found}: a probability or a value it seems, and no logit; write positive = "value > T", or end the model with Sigmoid'
+        return f"{reason}: probabilities it seems, and no logits; end it with Softmax"
+    return f'{reason}: a probability or a value it seems, and no logit; write positive = "value > T", or end the model with Sigmoid'
 
 
 def _of_trees(model: TreeEnsemble) -> str:
@@ -130,32 +130,32 @@ def _of_trees(model: TreeEnsemble) -> str:
         left, right = model.left[nodes], model.right[nodes]
         low[nodes], high[nodes] = np.minimum(low[left], low[right]), np.maximum(high[left], high[right])
     base = np.append(model.base, model.base.sum())
-    least, most = low[model.root].sum(axis=0) + base, high[model.root].sum(axis=0) + base
+    lowest, highest = low[model.root].sum(axis=0) + base, high[model.root].sum(axis=0) + base
     if model.outputs > 1:
-        return _sum(least[-1], most[-1], bool((least >= 0).all())) if (least < most)[:-1].any() else ""
-    within = any(0 <= least[0] < whole / 2 < most[0] <= (1 + UNIT) * whole for whole in WHOLE)  # with 1/2 to decide by
-    return _range(least[0], most[0]) if within else ""
+        return _sum(lowest[-1], highest[-1], bool((lowest >= 0).all())) if (lowest < highest)[:-1].any() else ""
+    in_unit = any(0 <= lowest[0] < total / 2 < highest[0] <= (1 + UNIT) * total for total in WHOLE)  # with 1/2 to decide by
+    return _range(lowest[0], highest[0]) if in_unit else ""
 
 
 def _of_network(model: Network) -> str:
     for count in TRIED:
-        if not (found := _of_numbers(*_outputs(model, count))):
+        if not (reason := _of_numbers(*_outputs(model, count))):
             return "gives one sigmoid an output, moved, scaled or cut" if _one_sigmoid_each(model) else ""
-    return found
+    return reason
 
 
 def _outputs(model: Network, count: int) -> tuple[Array, Array, Array]:
     """Return outputs (count, m) at inputs of each of the three sizes."""
     random = np.random.default_rng(0)
-    drawn = comparison_points(Path(), model.inputs, count, random, None).astype(np.float64)
-    found = []
+    points = comparison_points(Path(), model.inputs, count, random, None).astype(np.float64)
+    outputs = []
     for size in SIZES:
-        x = size * drawn
+        x = size * points
         for feed in model.feeds:
             make_legal(feed, x, random)
         with np.errstate(over="ignore", invalid="ignore"):
-            found.append(model.forward(x))
-    return found[0], found[1], found[2]
+            outputs.append(model.forward(x))
+    return outputs[0], outputs[1], outputs[2]
 
 
 def _of_numbers(near: Array, far: Array, farther: Array) -> str:
@@ -164,24 +164,24 @@ def _of_numbers(near: Array, far: Array, farther: Array) -> str:
         return ""  # a constant
     if near.shape[1] > 1:
         total = near.sum(axis=1)
-        if found := _sum(float(total.min()), float(total.max()), positive=False):
-            return found
+        if reason := _sum(float(total.min()), float(total.max()), positive=False):
+            return reason
     largest = np.abs(values).max(axis=0)
     bounded = np.abs(farther).max(axis=0) <= (1 + NEARLY) * np.maximum(np.abs(far), np.abs(near)).max(axis=0)
     one_sign = (values >= -NEARLY * largest).all(axis=0) | (values <= NEARLY * largest).all(axis=0)
     return _range(float(values.min()), float(values.max())) if (bounded & one_sign).all() else ""
 
 
-def _sum(least: float, most: float, positive: bool) -> str:
+def _sum(low: float, high: float, positive: bool) -> str:
     """Return the doubt if sums are those of probabilities, of percentages, or, for numbers that are all positive, of votes."""
-    middle = (least + most) / 2
-    same = most - least <= NEARLY * abs(middle)
-    whole = any(abs(end - total) < NEARLY * total for total in WHOLE for end in (least, most))
-    return f"gives outputs that add up to {middle:.6g} at every input" if same and (whole or (positive and middle > 0)) else ""
+    middle = (low + high) / 2
+    constant = high - low <= NEARLY * abs(middle)
+    is_sum = any(abs(end - total) < NEARLY * total for total in WHOLE for end in (low, high))
+    return f"gives outputs that add up to {middle:.6g} at every input" if constant and (is_sum or (positive and middle > 0)) else ""
 
 
-def _range(least: float, most: float) -> str:
-    return f"gives an output between {least:.4g} and {most:.4g} at every input"
+def _range(low: float, high: float) -> str:
+    return f"gives an output between {low:.4g} and {high:.4g} at every input"
 
 
 def _one_sigmoid_each(model: Network) -> bool:

@@ -105,9 +105,9 @@ class Tensor:
         """Return the sum of two tensors of the same shape."""
         terms = {s: self.terms[s] + other.terms[s] if s in self.terms and s in other.terms
                  else self.terms.get(s) or other.terms[s] for s in [*self.terms, *(set(other.terms) - set(self.terms))]}
-        both = replace(self, inexact=tuple(dict.fromkeys(self.inexact + other.inexact)), raw=None, whole=False,
+        merged = replace(self, inexact=tuple(dict.fromkeys(self.inexact + other.inexact)), raw=None, whole=False,
                        operations=max(self.operations, other.operations), reach=max(self.reach, other.reach))
-        return both.replaced(terms, self.const + other.const, operations=1)
+        return merged.replaced(terms, self.const + other.const, operations=1)
 
     def __neg__(self) -> Tensor:
         return self.replaced({s: -t for s, t in self.terms.items()}, -self.const)
@@ -128,11 +128,11 @@ class Tensor:
 def concatenated(parts: Sequence[Tensor]) -> Tensor:
     """Return all entries of all parts as one tensor of shape (m_1 + m_2 + ...,)."""
     sizes = [part.size for part in parts]
-    found: dict[int, list[tuple[int, ExactMatrix]]] = {}
+    parts_of: dict[int, list[tuple[int, ExactMatrix]]] = {}
     for first, part in zip(accumulate(sizes, initial=0), parts, strict=False):
         for s, term in part.terms.items():
-            found.setdefault(s, []).append((first, term))
-    terms = {s: stacked(listed, sum(sizes)) for s, listed in found.items()}
+            parts_of.setdefault(s, []).append((first, term))
+    terms = {s: stacked(entries, sum(sizes)) for s, entries in parts_of.items()}
     raw = None if all(part.raw is None for part in parts) else np.concatenate(
         [np.full(m, -1) if part.raw is None else part.raw for part, m in zip(parts, sizes, strict=True)])
     return Tensor(shape=(sum(sizes),), terms=terms, const=stack([part.const for part in parts]),
@@ -250,9 +250,9 @@ def finite(path: Path, name: str, value: Constant) -> Array:
                                "(export the model before quantising it or converting it to half precision)", node=name)
     bad = ~np.isfinite(value)        # before they are converted: that warns of some NaNs
     if bad.any():
-        where = np.argwhere(bad)[0].tolist()
+        place = np.argwhere(bad)[0].tolist()
         raise ModelError(path, f"{int(bad.sum())} of its {value.size} stored numbers are NaN or infinite, the first at "
-                               f"index {where}; train again, such a network has no defined outputs", node=name)
+                               f"index {place}; train again, such a network has no defined outputs", node=name)
     return value.astype(np.float64)
 
 
@@ -269,9 +269,9 @@ def graph_inputs(path: Path, model: onnx.ModelProto) -> tuple[list[Feed], int | 
     for value in (i for i in model.graph.input if i.name not in stored):
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or kind.elem_type not in KINDS:
-            known = value.type.HasField("tensor_type") and kind.elem_type in TensorProto.DataType.values()
-            found = TensorProto.DataType.Name(kind.elem_type) if known else "unknown, or no tensor"
-            raise ModelError(path, f"is of type {found}; supported are FLOAT and DOUBLE, and INT64, INT32 and STRING columns",
+            is_known = value.type.HasField("tensor_type") and kind.elem_type in TensorProto.DataType.values()
+            type_name = TensorProto.DataType.Name(kind.elem_type) if is_known else "unknown, or no tensor"
+            raise ModelError(path, f"is of type {type_name}; supported are FLOAT and DOUBLE, and INT64, INT32 and STRING columns",
                              node=value.name, op="input")
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
         shape = tuple(d for d in dims[1:] if d is not None and d > 0)
@@ -340,15 +340,15 @@ class ModelInputs:
                                             "it; pass whole numbers to the model", node=feed.name, op="input")
             if int(column) in self.blocks:
                 raise self._two_ways(int(column))
-        new = columns[self.number[columns] < 0]
-        self.number[new] = self.count + np.arange(len(new))
-        self.count += len(new)
+        new_columns = columns[self.number[columns] < 0]
+        self.number[new_columns] = self.count + np.arange(len(new_columns))
+        self.count += len(new_columns)
         m = len(entries)
-        found = Tensor(shape=(m,), terms={0: selection(self.number[x.raw[entries]])}, const=exact(np.zeros(m)))
+        numeric = Tensor(shape=(m,), terms={0: selection(self.number[x.raw[entries]])}, const=exact(np.zeros(m)))
         place = np.arange(x.size)
         place[entries] = x.size + np.arange(m)
-        both = concatenated([replace(x, raw=None, shape=(x.size,)), found])
-        return replace(both.take(place.reshape(1, *x.shape)), whole=x.whole)
+        extended = concatenated([replace(x, raw=None, shape=(x.size,)), numeric])
+        return replace(extended.take(place.reshape(1, *x.shape)), whole=x.whole)
 
     def block(self, column: int, categories: tuple[Category, ...]) -> int:
         """Return the first neuron of the one-hot block of a raw column."""
@@ -357,9 +357,9 @@ class ModelInputs:
         if column not in self.blocks:
             self.blocks[column] = self.count, categories
             self.count += len(categories)
-        first, known = self.blocks[column]
-        if known != categories:
-            raise ModelError(self.path, f"two encoders know different categories of it: {list(known)} and {list(categories)}; "
+        first, earlier = self.blocks[column]
+        if earlier != categories:
+            raise ModelError(self.path, f"two encoders know different categories of it: {list(earlier)} and {list(categories)}; "
                                         "give both the same categories", node=self.feed(column).name, op="input")
         return first
 

@@ -56,9 +56,9 @@ def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[RowBlock]:
     rows = []
     for k, (first, _) in enumerate(layout.neurons):
         z, z_prime = switches[2 * k], switches[2 * k + 1]
-        both = (z >= 0) & (z_prime >= 0)
-        above = both & (layout.box.layers[k].delta_lower[0, first.index] >= 0)
-        below = both & (layout.box.layers[k].delta_upper[0, first.index] <= 0)
+        binary = (z >= 0) & (z_prime >= 0)
+        above = binary & (layout.box.layers[k].delta_lower[0, first.index] >= 0)
+        below = binary & (layout.box.layers[k].delta_upper[0, first.index] <= 0)
         rows += [
             RowBlock.of([z[above], z_prime[above]], [1.0, -1.0], 0.0, np.inf),
             RowBlock.of([z[below], z_prime[below]], [1.0, -1.0], -np.inf, 0.0),
@@ -70,10 +70,10 @@ def _goal_rows(layout: Layout) -> list[RowBlock]:
     """Each row of the problem's goals is at least its rigorous bound, which counts the row's constant."""
     goals = layout.box.twin.rows
     values = goals @ layout.margins
-    used = np.flatnonzero(values.any(axis=0))
+    columns = np.flatnonzero(values.any(axis=0))
     return [
         RowBlock(
-            columns=np.broadcast_to(used, (len(goals), len(used))), values=values[:, used],
+            columns=np.broadcast_to(columns, (len(goals), len(columns))), values=values[:, columns],
             lower=layout.box.rows_lower - layout.box.twin.constants - goals @ layout.constants,
             upper=np.full(len(goals), np.inf),
         )

@@ -94,11 +94,11 @@ def centers(cost: Array, chosen: Integers, coverage: int) -> CoveringCenters | N
     if not len(chosen):
         return None
     nearest = chosen[np.argmin(cost[:, chosen], axis=1)]
-    paid = cost[np.arange(len(cost)), nearest]
-    largest = float(np.partition(paid, coverage - 1)[coverage - 1])
+    costs = cost[np.arange(len(cost)), nearest]
+    largest = float(np.partition(costs, coverage - 1)[coverage - 1])
     if largest == np.inf:
         return None
-    return CoveringCenters(chosen=chosen, assignment=np.where(paid <= largest, nearest, -1), cost=largest)
+    return CoveringCenters(chosen=chosen, assignment=np.where(costs <= largest, nearest, -1), cost=largest)
 
 
 def k_center(cost: Array, *, k: int, coverage: int, ranked: bool = False) -> KCenter:

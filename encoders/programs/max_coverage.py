@@ -104,11 +104,11 @@ def coverage_bound(covers: sp.sparray, weights: Integers, multipliers: Array, k:
     covers = _boolean(covers)
     weights = _whole(weights, covers)
     exponent = BITS - int(weights.sum()).bit_length()
-    whole = weights << exponent
+    units = weights << exponent
     clipped = np.clip(_numbers(multipliers, covers), 0.0, weights.astype(np.float64))
-    scaled = np.minimum(np.ldexp(clipped, exponent).astype(np.int64), whole)
+    scaled = np.minimum(np.ldexp(clipped, exponent).astype(np.int64), units)
     gathered = np.sort(covers.T.astype(np.int64) @ scaled)[::-1]
-    total = int((whole - scaled).sum()) + sum(gathered[:k].tolist())
+    total = int((units - scaled).sum()) + sum(gathered[:k].tolist())
     return min(int(total >> exponent), int(weights.sum()))
 
 
@@ -130,8 +130,8 @@ class ColumnBounds:
 
     def forced(self, gathered: Integers | None = None) -> Integers:
         """Return for each column (or for sums of other columns) an upper bound of the weight of any k columns that include it."""
-        own = self.gathered if gathered is None else gathered
-        return np.asarray((self.total - np.maximum(self.least - own, 0)) >> UNIT)
+        sums = self.gathered if gathered is None else gathered
+        return np.asarray((self.total - np.maximum(self.least - sums, 0)) >> UNIT)
 
 
 def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers, k: int) -> ColumnBounds:
@@ -141,15 +141,15 @@ def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers
     Sound? yes, exactly, for any multipliers.   Complete? no, see `coverage_bound`.
     Raises ValueError for multipliers out of range, and for sums that int64 does not hold.
     """
-    whole = weights.astype(np.int64) << UNIT
-    if (multipliers < 0).any() or (multipliers > whole).any():
+    units = weights.astype(np.int64) << UNIT
+    if (multipliers < 0).any() or (multipliers > units).any():
         raise ValueError("column bounds: multipliers are whole numbers from 0 to the weight times 2^UNIT")
     if (k + 1) * sum(weights.tolist()) >= 2 ** (BITS - UNIT):
         raise ValueError("column bounds: k and the weights are too large for int64")
     ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(multipliers[covers.indices])])[covers.indptr]
     gathered = np.diff(ends)
     largest = -np.sort(-gathered)[:k]
-    total = int((whole - multipliers).sum()) + int(largest.sum())
+    total = int((units - multipliers).sum()) + int(largest.sum())
     least = int(largest[-1]) if len(largest) == k else 0
     return ColumnBounds(total=total, least=least, gathered=gathered)
 

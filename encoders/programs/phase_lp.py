@@ -97,15 +97,15 @@ class PhaseLP:
         moving = np.flatnonzero(low < high)
         one_hot = np.zeros(len(low), dtype=bool)
         one_hot[domain.columns_of(np.flatnonzero(domain.one_hot))] = True
-        hot = one_hot[moving]
-        centre = np.where(hot, 0.0, (low + high)[moving] / 2)
-        radius = np.where(hot, 1.0, (high - low)[moving] / 2)
+        is_category = one_hot[moving]
+        centre = np.where(is_category, 0.0, (low + high)[moving] / 2)
+        radius = np.where(is_category, 1.0, (high - low)[moving] / 2)
         copies = []
         for start in (low, root.low2):
-            at = start.copy()
-            at[moving] = centre + (start - low)[moving]  # a shifted copy moves along
+            point = start.copy()
+            point[moving] = centre + (start - low)[moving]  # a shifted copy moves along
             first = network.layers[0]
-            copies.append(_Expressions(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ at + first.bias))
+            copies.append(_Expressions(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ point + first.bias))
         build = ProgramBuilder()
         build.free(len(moving))
         for v in np.flatnonzero(domain.one_hot):
@@ -115,15 +115,15 @@ class PhaseLP:
         blocks = []
         for k, layer in enumerate(network.layers[:-1]):
             bounds = root.layers[k]
-            kept = np.flatnonzero(bounds.loose & (layer.slope < 1))
+            unstable = np.flatnonzero(bounds.loose & (layer.slope < 1))
             columns, positions = [], []
             for copy, lower in zip(copies, (bounds.low, bounds.low2), strict=True):
-                p, n = build.free(len(kept)), build.free(len(kept))
-                positions.append(build.add(copy.definitions(kept, p, n)))
+                p, n = build.free(len(unstable)), build.free(len(unstable))
+                positions.append(build.add(copy.definitions(unstable, p, n)))
                 columns += [p, n]
-                copy.ascend(network, k, kept, p, n, np.where((lower >= 0) | (layer.slope == 1), 1.0, layer.slope))
+                copy.ascend(network, k, unstable, p, n, np.where((lower >= 0) | (layer.slope == 1), 1.0, layer.slope))
             p, n, p2, n2 = columns
-            blocks.append(_Block(index=kept, p=p, n=n, p2=p2, n2=n2, row=positions[0], row2=positions[1]))
+            blocks.append(_Block(index=unstable, p=p, n=n, p2=p2, n2=n2, row=positions[0], row2=positions[1]))
         last = build.free(3)  # t, g and g'
         for copy, column in zip(copies, last[1:], strict=True):
             constant = np.array([margin @ copy.constant])
@@ -145,15 +145,15 @@ class PhaseLP:
         upper[:d] = (region.high[self.moving] - self.centre) / self.radius
         changing: list[RowBlock] = []
         for k, block in enumerate(self.blocks):
-            at = region.layers[k].take(block.index)
-            for p, n, a_low, a_high in ((block.p, block.n, at.low, at.high), (block.p2, block.n2, at.low2, at.high2)):
+            span = region.layers[k].take(block.index)
+            for p, n, a_low, a_high in ((block.p, block.n, span.low, span.high), (block.p2, block.n2, span.low2, span.high2)):
                 lower[p], upper[p] = np.maximum(a_low, 0), np.maximum(a_high, 0)
                 lower[n], upper[n] = np.maximum(-a_high, 0), np.maximum(-a_low, 0)
                 changing.append(_triangle(p, n, a_low, a_high))
-            changing += _first_difference(block, at) if k == 0 else _deeper_difference(block, at)
+            changing += _first_difference(block, span) if k == 0 else _deeper_difference(block, span)
         sparse, row_lower, row_upper = matrix(changing, self.width)
-        both = self.fixed, sparse
-        data, indices = (np.concatenate([getattr(part, name) for part in both]) for name in ("data", "indices"))
+        matrices = self.fixed, sparse
+        data, indices = (np.concatenate([getattr(part, name) for part in matrices]) for name in ("data", "indices"))
         starts = np.concatenate([self.fixed.indptr, sparse.indptr[1:] + self.fixed.nnz])
         return Program(
             lower=lower, upper=np.maximum(lower, upper), integer=np.zeros(self.width, dtype=bool),
@@ -194,38 +194,38 @@ class _Expressions:
 
     def definitions(self, kept: Integers, p: Integers, n: Integers) -> RowBlock:
         """p - n - (a without its constant) = constant."""
-        one = np.ones((len(kept), 1))
+        ones = np.ones((len(kept), 1))
         columns = np.concatenate([np.tile(self.columns, (len(kept), 1)), p[:, None], n[:, None]], axis=1)
-        values = np.concatenate([-self.coefficients[kept], one, -one], axis=1)
+        values = np.concatenate([-self.coefficients[kept], ones, -ones], axis=1)
         return RowBlock(columns=columns, values=values, lower=self.constant[kept], upper=self.constant[kept])
 
-    def ascend(self, network: Network, k: int, kept: Integers, p: Integers, n: Integers, through: Array) -> None:
-        """Move up to the layer above k: y = through * a for neurons without columns, p - slope n for the kept ones."""
+    def ascend(self, network: Network, k: int, kept: Integers, p: Integers, n: Integers, gain: Array) -> None:
+        """Move up to the layer above k: y = gain * a for neurons without columns, p - slope n for the kept ones."""
         above, slope = network.layers[k + 1], network.layers[k].slope
-        through = through.copy()
-        through[kept] = 0.0
-        passed, weight = above.weight * through, above.weight[:, kept]
-        self.constant = passed @ self.constant + above.bias
-        self.coefficients = np.concatenate([passed @ self.coefficients, weight, -weight * slope[kept]], axis=1)
+        gain = gain.copy()
+        gain[kept] = 0.0
+        folded, weight = above.weight * gain, above.weight[:, kept]
+        self.constant = folded @ self.constant + above.bias
+        self.coefficients = np.concatenate([folded @ self.coefficients, weight, -weight * slope[kept]], axis=1)
         self.columns = np.concatenate([self.columns, p, n])
 
 
 def _triangle(p: Integers, n: Integers, low: Array, high: Array) -> RowBlock:
-    loose = (low < 0) & (high > 0)
-    k = np.divide(high, high - low, out=np.full_like(low, 0.5), where=loose)
-    return RowBlock.of([p, n], [1 - k, k], -np.inf, np.where(loose, -k * low, np.inf))
+    unstable = (low < 0) & (high > 0)
+    k = np.divide(high, high - low, out=np.full_like(low, 0.5), where=unstable)
+    return RowBlock.of([p, n], [1 - k, k], -np.inf, np.where(unstable, -k * low, np.inf))
 
 
-def _first_difference(block: _Block, at: Intervals) -> list[RowBlock]:
+def _first_difference(block: _Block, span: Intervals) -> list[RowBlock]:
     """D = a' - a is a constant s: the facets of the hull of (a, relu(a), relu(a')) besides the triangles (`twin_difference`)."""
     rows = []
-    shift = (at.d_low + at.d_high) / 2
-    both = (at.low < 0) & (at.high > 0) & (at.low2 < 0) & (at.high2 > 0)
+    shift = (span.d_low + span.d_high) / 2
+    unstable = (span.low < 0) & (span.high > 0) & (span.low2 < 0) & (span.high2 > 0)
     for sign, p, n, q, m, top, bottom in (
-        (1.0, block.p2, block.n2, block.p, block.n, at.high2, at.low),
-        (-1.0, block.p, block.n, block.p2, block.n2, at.high, at.low2),
+        (1.0, block.p2, block.n2, block.p, block.n, span.high2, span.low),
+        (-1.0, block.p, block.n, block.p2, block.n2, span.high, span.low2),
     ):  # (p, n) of the larger copy, (q, m) of the smaller one
-        holds = both & (sign * shift > 0)
+        holds = unstable & (sign * shift > 0)
         size = np.abs(shift)
         q_ratio = np.clip(1 - np.divide(size, top, out=np.zeros_like(size), where=holds), 0.0, None)
         n_ratio = np.clip(1 + np.divide(size, bottom, out=np.zeros_like(size), where=holds), 0.0, None)
@@ -234,13 +234,13 @@ def _first_difference(block: _Block, at: Intervals) -> list[RowBlock]:
     return rows
 
 
-def _deeper_difference(block: _Block, at: Intervals) -> list[RowBlock]:
+def _deeper_difference(block: _Block, span: Intervals) -> list[RowBlock]:
     """d_low <= D <= d_high, and the planes around d = p' - p:  lines in D between min(D, 0) and max(D, 0)."""
-    low, high = at.d_low, at.d_high
-    mixed = (low < 0) & (high > 0)
-    share = np.divide(high, high - low, out=np.zeros_like(low), where=mixed)
-    equal, zero = (at.low >= 0) & (at.low2 >= 0), (at.high <= 0) & (at.high2 <= 0)
-    mixed &= ~equal & ~zero
+    low, high = span.d_low, span.d_high
+    crosses = (low < 0) & (high > 0)
+    share = np.divide(high, high - low, out=np.zeros_like(low), where=crosses)
+    equal, zero = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
+    crosses &= ~equal & ~zero
     roof = np.where(equal, 1.0, np.where(zero, 0.0, np.where(low >= 0, 1.0, share)))
     floor = np.where(equal, 1.0, np.where(zero, 0.0, np.where(high <= 0, 1.0, np.where(low >= 0, 0.0, 1 - share))))
     columns = [block.p2, block.n2, block.p, block.n]
@@ -250,6 +250,6 @@ def _deeper_difference(block: _Block, at: Intervals) -> list[RowBlock]:
 
     return [
         RowBlock.of(columns, [1.0, -1.0, -1.0, 1.0], low, np.maximum(low, high)),
-        RowBlock.of(columns, plane(roof), -np.inf, np.where(mixed, -share * low, 0.0)),
-        RowBlock.of(columns, plane(floor), np.where(mixed, -(1 - share) * high, 0.0), np.inf),
+        RowBlock.of(columns, plane(roof), -np.inf, np.where(crosses, -share * low, 0.0)),
+        RowBlock.of(columns, plane(floor), np.where(crosses, -(1 - share) * high, 0.0), np.inf),
     ]

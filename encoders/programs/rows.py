@@ -37,17 +37,17 @@ class RowBlock:
     def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> RowBlock:
         """Return rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
         shape = len(columns[0]), len(columns)
-        at, entries, limits = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((2, shape[0]))
+        index, entries, limits = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((2, shape[0]))
         for j, (column, value) in enumerate(zip(columns, values, strict=True)):
-            at[:, j], entries[:, j] = column, value
+            index[:, j], entries[:, j] = column, value
         limits[0], limits[1] = lower, upper
-        return cls(columns=at, values=entries, lower=limits[0], upper=limits[1])
+        return cls(columns=index, values=entries, lower=limits[0], upper=limits[1])
 
     @classmethod
     def single(cls, columns: npt.ArrayLike, values: npt.ArrayLike, lower: float, upper: float) -> RowBlock:
         """Return one row with the given entries (k,)."""
-        at, entries = np.asarray(columns, dtype=np.int64)[None, :], np.asarray(values, dtype=np.float64)[None, :]
-        return cls(columns=at, values=entries, lower=np.array([lower]), upper=np.array([upper]))
+        index, entries = np.asarray(columns, dtype=np.int64)[None, :], np.asarray(values, dtype=np.float64)[None, :]
+        return cls(columns=index, values=entries, lower=np.array([lower]), upper=np.array([upper]))
 
 
 class ProgramBuilder:
@@ -80,9 +80,9 @@ class ProgramBuilder:
 
     def equations(self, a: Integers, columns: Integers, coefficients: Array, constant: Array) -> Integers:
         """Append the rows  a - coefficients (m, c) . columns (c,) = constant (m,)."""
-        at = np.concatenate([a[:, None], np.broadcast_to(columns, coefficients.shape)], axis=1)
+        index = np.concatenate([a[:, None], np.broadcast_to(columns, coefficients.shape)], axis=1)
         values = np.concatenate([np.ones((len(a), 1)), -coefficients], axis=1)
-        return self.add(RowBlock(columns=at, values=values, lower=constant, upper=constant))
+        return self.add(RowBlock(columns=index, values=values, lower=constant, upper=constant))
 
     def program(self) -> Program:
         """Return the program of all columns and rows, without an objective."""
@@ -95,8 +95,8 @@ class ProgramBuilder:
 
 def matrix(blocks: list[RowBlock], width: int) -> tuple[sp.csr_array, Array, Array]:
     """Stack blocks of rows into one CSR array over `width` columns, with the limits of its rows."""
-    nothing = RowBlock(columns=np.empty((0, 0), dtype=np.int64), values=np.empty((0, 0)), lower=np.empty(0), upper=np.empty(0))
-    blocks = [nothing, *blocks]
+    empty = RowBlock(columns=np.empty((0, 0), dtype=np.int64), values=np.empty((0, 0)), lower=np.empty(0), upper=np.empty(0))
+    blocks = [empty, *blocks]
     counts = np.concatenate([np.full(len(b.lower), b.columns.shape[1], dtype=np.int64) for b in blocks])
     starts = np.concatenate([[0], np.cumsum(counts)])
     data = np.concatenate([block.values.ravel() for block in blocks])
@@ -141,8 +141,8 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
     n, count = program.columns, len(goal.rows)
     defining = sp.hstack([sp.csr_array(-margins), sp.csr_array(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))])
     at_least = sp.hstack([sp.csr_array((count, n)), sp.csr_array(np.column_stack([-goal.rows, np.ones(count)]))])
-    least = np.where(goal.rows > 0, goal.rows * ends[0], goal.rows * ends[1])
-    floor = float((np.where(goal.rows == 0, 0.0, least).sum(axis=1) + goal.constants).max())
+    lowest = np.where(goal.rows > 0, goal.rows * ends[0], goal.rows * ends[1])
+    floor = float((np.where(goal.rows == 0, 0.0, lowest).sum(axis=1) + goal.constants).max())
     objective = np.zeros(n + 3)
     objective[-1] = 1.0
     return replace(

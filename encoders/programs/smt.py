@@ -94,14 +94,14 @@ class FullTwin:
             margins.append(_affine(builder, weight, np.zeros(1), logits))
         return cls(inputs=inputs, builder=builder, neurons=tuple(neurons), margins=np.concatenate(margins), counts=counts)
 
-    def encoding(self, rows: list[RowBlock], **more: Any) -> Encoding:
-        """Return the program with these rows as well.   more: further parts of the `Program`, its ReLUs for example."""
+    def encoding(self, rows: list[RowBlock], **fields: Any) -> Encoding:
+        """Return the program with these rows as well.   fields: further parts of the `Program`, its ReLUs for example."""
         for row in rows:
             self.builder.add(row)
         program = self.builder.program()
         margins = np.zeros((2, program.columns))
         margins[[0, 1], self.margins] = 1.0
-        return Encoding(program=replace(program, **more), inputs=self.inputs, margins=margins, constants=np.zeros(2))
+        return Encoding(program=replace(program, **fields), inputs=self.inputs, margins=margins, constants=np.zeros(2))
 
 
 def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) -> tuple[Integers, Integers]:
@@ -120,8 +120,8 @@ def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) 
     x_prime = x.copy()
     # A category or scaled number that x' has shifted is one value in each copy, though other questions of the batch leave it open.
     pinned = np.isin(np.arange(len(low)), problem.domain.columns_of(np.flatnonzero(_pinned(box, batch))))
-    own = (fixed & (low != prime)) | pinned
-    x_prime[own] = builder.columns(prime[own], prime[own])
+    separate = (fixed & (low != prime)) | pinned
+    x_prime[separate] = builder.columns(prime[separate], prime[separate])
     if batch.offset is not None:
         _shift(inputs, moving, np.where(_pinned(box, batch), 0.0, batch.offset[0]), x_prime, builder)
     return x, x_prime
@@ -139,14 +139,14 @@ def _shift(inputs: InputColumns, moving: Integers, offset: Array, x_prime: Integ
     Exact for inputs that the network takes unscaled; else either end is rounded to float32, which a slack allows for.
     """
     domain = inputs.box.twin.problem.domain
-    at = np.flatnonzero(~inputs.one_hot & (offset[inputs.variable] != 0))
-    scale, shift = domain.scale[inputs.variable[at]], offset[inputs.variable[at]]
-    largest = np.maximum(np.abs(inputs.lower[at]), np.abs(inputs.upper[at])) + np.abs(shift / scale)
-    exact = (scale == 1) & (domain.offset[inputs.variable[at]] == 0) & (largest <= 2.0**24)
+    index = np.flatnonzero(~inputs.one_hot & (offset[inputs.variable] != 0))
+    scale, shift = domain.scale[inputs.variable[index]], offset[inputs.variable[index]]
+    largest = np.maximum(np.abs(inputs.lower[index]), np.abs(inputs.upper[index])) + np.abs(shift / scale)
+    exact = (scale == 1) & (domain.offset[inputs.variable[index]] == 0) & (largest <= 2.0**24)
     slack = np.where(exact, 0.0, 2.0**-22 * largest + 2.0**-148)
-    own = builder.free(len(at))
-    builder.add(RowBlock.of([own, at], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
-    x_prime[moving[at]] = own
+    columns = builder.free(len(index))
+    builder.add(RowBlock.of([columns, index], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
+    x_prime[moving[index]] = columns
 
 
 def _lattice(inputs: InputColumns, builder: ProgramBuilder) -> Integers:
@@ -162,18 +162,18 @@ def _lattice(inputs: InputColumns, builder: ProgramBuilder) -> Integers:
     rounding to the lattice and is re-evaluated by the caller.
     """
     domain = inputs.box.twin.problem.domain
-    at = np.flatnonzero(~inputs.one_hot & domain.integer[inputs.variable])
-    v = inputs.variable[at]
+    index = np.flatnonzero(~inputs.one_hot & domain.integer[inputs.variable])
+    v = inputs.variable[index]
     k = builder.columns(inputs.box.lower[v], inputs.box.upper[v], np.ones(len(v), dtype=bool))
     offset, scale = domain.offset[v], domain.scale[v]
-    largest = np.maximum(np.abs(inputs.lower[at]), np.abs(inputs.upper[at]))
-    same = (scale == 1) & (offset == np.floor(offset)) & (largest <= 2.0**24)
+    largest = np.maximum(np.abs(inputs.lower[index]), np.abs(inputs.upper[index]))
+    unscaled = (scale == 1) & (offset == np.floor(offset)) & (largest <= 2.0**24)
     slack = scale * (2.0**-23 * largest + 2.0**-149)
-    lower = np.where(same, -offset, np.nextafter(-offset - slack, -np.inf))
-    upper = np.where(same, -offset, np.nextafter(-offset + slack, np.inf))
-    builder.add(RowBlock.of([at, k], [scale, -1.0], lower, upper))
+    lower = np.where(unscaled, -offset, np.nextafter(-offset - slack, -np.inf))
+    upper = np.where(unscaled, -offset, np.nextafter(-offset + slack, np.inf))
+    builder.add(RowBlock.of([index, k], [scale, -1.0], lower, upper))
     counts = np.full(len(inputs.column), -1)
-    counts[at] = k
+    counts[index] = k
     return counts
 
 
@@ -208,8 +208,8 @@ def smt(box: TwinBox) -> Encoding:
     rows, relus = [], []
     for layer in full.neurons:
         rows.append(RowBlock.of([layer.output[layer.active], layer.input[layer.active]], [1.0, -1.0], 0.0, 0.0))
-        open_ = ~layer.active & ~layer.inactive
-        relus.append(np.stack([layer.input[open_], layer.output[open_]], axis=1))
+        unstable = ~layer.active & ~layer.inactive
+        relus.append(np.stack([layer.input[unstable], layer.output[unstable]], axis=1))
     clauses = exit_clauses(full.inputs, full.counts, full.builder.width)
     return full.encoding(rows, relus=np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]), clauses=clauses)
 

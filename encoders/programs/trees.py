@@ -57,21 +57,21 @@ class TreeProgram:
             parts = [(lines.trees, np.stack([adds, np.zeros(len(adds))]))]
         elif apart:
             first_copy, second_copy = twin.alone(int(twin.which[question]))
-            one, two = first_copy.one[0], second_copy.two[0]
-            parts = [(first_copy.trees, np.stack([one, np.zeros(len(one))])),
-                     (second_copy.trees, np.stack([np.zeros(len(two)), two]))]
+            value, value2 = first_copy.one[0], second_copy.two[0]
+            parts = [(first_copy.trees, np.stack([value, np.zeros(len(value))])),
+                     (second_copy.trees, np.stack([np.zeros(len(value2)), value2]))]
         else:
             parts = [(worth.trees, np.stack([worth.one[0], worth.two[0]]))]
         base = np.array([float(worth.base[0][0])] * 2) if lines is None else np.zeros(2)
         build = _Build(worth.trees, first[0].tolist(), last[0].tolist())
-        least, most = base.copy(), base.copy()
+        lowest, highest = base.copy(), base.copy()
         shares, added = list[int](), list[Array]()
         for trees, adds in parts:
             build.trees = trees
             for root in np.asarray(trees.root).tolist():
                 leaves = build.tree(root)
                 values = adds[:, [leaf for leaf, _ in leaves]]
-                least, most = least + values.min(axis=1), most + values.max(axis=1)
+                lowest, highest = lowest + values.min(axis=1), highest + values.max(axis=1)
                 shares += [column for _, column in leaves]
                 added.append(values)
         build.cells()
@@ -85,7 +85,7 @@ class TreeProgram:
             lower=np.concatenate(build.builder.lower), upper=np.concatenate(build.builder.upper),
             integer=np.concatenate(build.builder.integer), rows=block, row_lower=lower, row_upper=upper,
         )
-        return cls(twin=twin, question=question, program=program, margins=margins, constants=np.zeros(2), ends=(least, most),
+        return cls(twin=twin, question=question, program=program, margins=margins, constants=np.zeros(2), ends=(lowest, highest),
                    columns=build.columns)
 
     def worst(self, goal: Goal) -> Program:
@@ -130,23 +130,23 @@ class _Build:
         if v < 0:
             return [(cut, int(self.builder.columns(np.zeros(1), np.ones(1))[0]))]
         going = [c for c in range(self.first[v], self.last[v] + 1) if self._goes_left(cut, c)] if self.hot[v] else []
-        some = len(going) > 0 if self.hot[v] else self.first[v] <= cut
-        others = self._others(v, cut) if self.hot[v] else self.last[v] > cut
-        if not (some and others):
-            return self._below(node + 1 if some else int(trees.right[node]))
+        any_left = len(going) > 0 if self.hot[v] else self.first[v] <= cut
+        any_right = self._any_right(v, cut) if self.hot[v] else self.last[v] > cut
+        if not (any_left and any_right):
+            return self._below(node + 1 if any_left else int(trees.right[node]))
         left, right = self._below(node + 1), self._below(int(trees.right[node]))
         y = [self._category(v, c) for c in going] if self.hot[v] else [self._threshold(v, cut)]
         for side, factor, limit in ((left, 1.0, 0.0), (right, -1.0, 1.0)):
-            at = [column for _, column in side]
-            self.builder.add(RowBlock.single(at + y, [1.0] * len(at) + [-factor] * len(y), -np.inf, limit))
+            leaf_columns = [column for _, column in side]
+            self.builder.add(RowBlock.single(leaf_columns + y, [1.0] * len(leaf_columns) + [-factor] * len(y), -np.inf, limit))
         return left + right
 
-    def _goes_left(self, at: int, c: int) -> bool:
-        return bool(self.trees.sets[at] >> c & 1)
+    def _goes_left(self, split: int, c: int) -> bool:
+        return bool(self.trees.sets[split] >> c & 1)
 
-    def _others(self, v: int, at: int) -> bool:
+    def _any_right(self, v: int, split: int) -> bool:
         """Return True if some category of the box goes right, of those that the path there leaves."""
-        return bool(self.trees.sets[at + 1] & between(int(self.first[v]), int(self.last[v])))
+        return bool(self.trees.sets[split + 1] & between(int(self.first[v]), int(self.last[v])))
 
     def _threshold(self, v: int, cut: int) -> int:
         if (v, cut) not in self.binary:
@@ -154,17 +154,17 @@ class _Build:
         return self.binary[v, cut]
 
     def _category(self, v: int, c: int) -> int:
-        for one in range(self.first[v], self.last[v] + 1):
-            self._threshold(v, one)
+        for cell in range(self.first[v], self.last[v] + 1):
+            self._threshold(v, cell)
         return self.binary[v, c]
 
     def cells(self) -> None:
         """Add the rows between the binaries of every variable."""
         for v in sorted({v for v, _ in self.binary}):
             cells = np.array(sorted(c for u, c in self.binary if u == v))
-            at = np.array([self.binary[v, c] for c in cells.tolist()])
-            self.columns[v] = cells, at
+            columns = np.array([self.binary[v, c] for c in cells.tolist()])
+            self.columns[v] = cells, columns
             if self.hot[v]:
-                self.builder.add(RowBlock.single(at, np.ones(len(at)), 1.0, 1.0))
-            elif len(at) > 1:
-                self.builder.add(RowBlock.of([at[:-1], at[1:]], [1.0, -1.0], -np.inf, 0.0))
+                self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
+            elif len(columns) > 1:
+                self.builder.add(RowBlock.of([columns[:-1], columns[1:]], [1.0, -1.0], -np.inf, 0.0))

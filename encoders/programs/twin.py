@@ -96,12 +96,12 @@ class Layout:
         lower, upper, width = [inputs.lower], [inputs.upper], len(inputs.column)
         neurons: list[tuple[NeuronColumns, NeuronColumns]] = []
         for k in range(box.twin.depth):
-            kept = [_unstable(box, k, prime) for prime in (False, True)]
+            masks = [_unstable(box, k, prime) for prime in (False, True)]
             if paired:
-                kept = [kept[0] | kept[1]] * 2
+                masks = [masks[0] | masks[1]] * 2
             pair = []
-            for copy, keep in zip(copies, kept, strict=True):
-                layer = copy.split(k, np.flatnonzero(keep), width, with_negative)
+            for copy, mask in zip(copies, masks, strict=True):
+                layer = copy.split(k, np.flatnonzero(mask), width, with_negative)
                 upper += [np.maximum(layer.upper, 0.0), np.maximum(-layer.lower, 0.0)][: 1 + with_negative]
                 width = sum(len(part) for part in upper)
                 rows += [copy.definition(layer)] if with_negative else copy.triangle(layer)
@@ -159,27 +159,27 @@ class _Copy:
 
     def definition(self, neurons: NeuronColumns) -> RowBlock:
         """a - p + n = 0."""
-        one = np.ones(len(neurons.index))
+        ones = np.ones(len(neurons.index))
         constant = -self.constant[neurons.index]
-        return self._rows(neurons, one, [neurons.positive, neurons.negative], [-one, one], constant, constant)
+        return self._rows(neurons, ones, [neurons.positive, neurons.negative], [-ones, ones], constant, constant)
 
     def triangle(self, neurons: NeuronColumns) -> list[RowBlock]:
         """a - p <= 0  and  t a - p >= t l."""
-        one, constant = np.ones(len(neurons.index)), self.constant[neurons.index]
+        ones, constant = np.ones(len(neurons.index)), self.constant[neurons.index]
         slope = edge_slope(neurons.lower, neurons.upper)
         edge = slope * (neurons.lower - constant)
         return [
-            self._rows(neurons, one, [neurons.positive], [-one], np.full(len(one), -np.inf), -constant),
-            self._rows(neurons, slope, [neurons.positive], [-one], edge, np.full(len(one), np.inf)),
+            self._rows(neurons, ones, [neurons.positive], [-ones], np.full(len(ones), -np.inf), -constant),
+            self._rows(neurons, slope, [neurons.positive], [-ones], edge, np.full(len(ones), np.inf)),
         ]
 
     def _rows(
         self, neurons: NeuronColumns, factor: Array, columns: list[Integers], values: list[Array], lower: Array, upper: Array
     ) -> RowBlock:
         """factor a, without its constant, and further entries, one row for each neuron."""
-        at = np.broadcast_to(self.columns, (len(neurons.index), len(self.columns)))
+        index = np.broadcast_to(self.columns, (len(neurons.index), len(self.columns)))
         return RowBlock(
-            columns=np.concatenate([at, np.stack(columns, axis=1)], axis=1),
+            columns=np.concatenate([index, np.stack(columns, axis=1)], axis=1),
             values=np.concatenate([factor[:, None] * self.coefficients[neurons.index], np.stack(values, axis=1)], axis=1),
             lower=lower, upper=upper,
         )
@@ -192,15 +192,15 @@ class _Copy:
         gain = np.where((upper <= 0) & (slope < 1), slope, 1.0)
         parts = len(neurons.negative) > 0
         gain[index] = 0.0 if parts else slope[index]
-        through = np.flatnonzero(gain)
+        active = np.flatnonzero(gain)
         weight = twin.weights[k + 1]
-        passed, kept = weight[:, through] * gain[through], weight[:, index]
-        coefficients, columns = [passed @ self.coefficients[through]], [self.columns, neurons.positive]
+        folded, kept = weight[:, active] * gain[active], weight[:, index]
+        coefficients, columns = [folded @ self.coefficients[active]], [self.columns, neurons.positive]
         coefficients.append(kept if parts else kept * (1 - slope[index]))
         if parts and slope[index].any():
             coefficients.append(-kept * slope[index])
             columns.append(neurons.negative)
-        self.constant = passed @ self.constant[through] + twin.biases[k + 1]
+        self.constant = folded @ self.constant[active] + twin.biases[k + 1]
         self.coefficients, self.columns = np.concatenate(coefficients, axis=1), np.concatenate(columns)
 
 
@@ -252,8 +252,8 @@ class Encoding:
     def at_most(self, row: Array, threshold: float) -> Program:
         """Is there a point with  row[0] g(x) + row[1] g(x') <= threshold?  A feasibility question."""
         coefficients = row @ self.margins
-        used = np.flatnonzero(coefficients)
-        limit = RowBlock.single(used, coefficients[used], -np.inf, float(threshold - row @ self.constants))
+        nonzero = np.flatnonzero(coefficients)
+        limit = RowBlock.single(nonzero, coefficients[nonzero], -np.inf, float(threshold - row @ self.constants))
         extra, lower, upper = matrix([limit], self.program.columns)
         return replace(
             self.program, rows=sp.csr_array(sp.vstack([self.program.rows, extra])),
@@ -288,22 +288,22 @@ def difference_rows(layout: Layout) -> list[RowBlock]:
     last = layout.box.layers[-1]
     constant = layout.constants[0] - layout.constants[1]
     margin = layout.margins[0] - layout.margins[1]
-    used = np.flatnonzero(margin)
+    nonzero = np.flatnonzero(margin)
     ends = float(last.delta_lower[0, 0] - constant), float(last.delta_upper[0, 0] - constant)
-    return [*rows, RowBlock.single(used, margin[used], *ends)]
+    return [*rows, RowBlock.single(nonzero, margin[nonzero], *ends)]
 
 
 def _first_difference(layout: Layout, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:
     shift = layout.box.twin.shift[layout.box.question][first.index]
     rows = []
-    for one, two, sign in ((first, second, 1.0), (second, first, -1.0)):  # one: the copy with the larger pre-activation
-        at = np.flatnonzero(first.unstable & second.unstable & (sign * shift > 0))
-        size = np.abs(shift[at])
-        p_ratio = np.maximum(1 - size / one.upper[at], 0.0)
-        n_ratio = np.maximum(1 + size / two.lower[at], 0.0)
+    for larger, smaller, sign in ((first, second, 1.0), (second, first, -1.0)):  # larger: the copy with the larger pre-activation
+        index = np.flatnonzero(first.unstable & second.unstable & (sign * shift > 0))
+        size = np.abs(shift[index])
+        p_ratio = np.maximum(1 - size / larger.upper[index], 0.0)
+        n_ratio = np.maximum(1 + size / smaller.lower[index], 0.0)
         rows += [
-            RowBlock.of([two.positive[at], one.positive[at]], [1.0, -p_ratio], -np.inf, 0.0),
-            RowBlock.of([one.negative[at], two.negative[at]], [1.0, -n_ratio], -np.inf, 0.0),
+            RowBlock.of([smaller.positive[index], larger.positive[index]], [1.0, -p_ratio], -np.inf, 0.0),
+            RowBlock.of([larger.negative[index], smaller.negative[index]], [1.0, -n_ratio], -np.inf, 0.0),
         ]
     return rows
 

@@ -66,8 +66,8 @@ class TwinBox:
         layers = interval_bounds(twin, index, low, high)
         goals = interval_goals(twin, index, layers[-1])
         if method is Method.LINEAR:
-            wanted = np.ones((1, len(twin.rows)))
-            bounds_of_rows = linear_goals(twin, index, (low, high), layers, *every_row(twin, 1), wanted)
+            weights = np.ones((1, len(twin.rows)))
+            bounds_of_rows = linear_goals(twin, index, (low, high), layers, *every_row(twin, 1), weights)
             goals = np.maximum(goals, bounds_of_rows.lower)
             _, layers = hidden_forms(twin, index, layers, first_forms(twin, index, (low + high) / 2, (high - low) / 2))
         return cls(
@@ -113,13 +113,13 @@ class InputColumns:
         variable = box.twin.variables[owner]
         one_hot = local.one_hot[owner]
         low, high = box.low[column], box.high[column]
-        whole = local.integer[owner] & integer
-        counted = whole & ~one_hot
+        integral = local.integer[owner] & integer
+        counted = integral & ~one_hot
         lower = np.where(one_hot | counted, 0.0, -1.0)
         upper = np.where(counted, box.upper[variable] - box.lower[variable], 1.0)
         unit = (high - low) / (upper - lower)
         return cls(
-            box=box, column=column, variable=variable, lower=lower, upper=upper, integer=whole,
+            box=box, column=column, variable=variable, lower=lower, upper=upper, integer=integral,
             origin=low - unit * lower, unit=unit, one_hot=one_hot, category=column - local.start[owner],
         )
 
@@ -146,11 +146,11 @@ class InputColumns:
         box, number = self.box, ~self.one_hot
         raw = box.lower.copy()
         v = values[: len(self.column)]
-        at = self.variable[number]
+        variables = self.variable[number]
         share = (v[number] - self.lower[number]) / (self.upper[number] - self.lower[number])
-        point = box.lower[at] + share * (box.upper[at] - box.lower[at])
-        point = np.where(box.twin.problem.domain.integer[at], np.rint(point), point)
-        raw[at] = np.clip(point, box.lower[at], box.upper[at])
+        point = box.lower[variables] + share * (box.upper[variables] - box.lower[variables])
+        point = np.where(box.twin.problem.domain.integer[variables], np.rint(point), point)
+        raw[variables] = np.clip(point, box.lower[variables], box.upper[variables])
         for variable in np.unique(self.variable[self.one_hot]):
             block = np.flatnonzero((self.variable == variable) & self.one_hot)
             raw[variable] = self.category[block[np.argmax(v[block])]]
@@ -164,24 +164,24 @@ def exit_rows(inputs: InputColumns, first: int) -> tuple[list[RowBlock], int]:
     for ways in _ways(inputs):
         columns: list[int] = []
         values: list[float] = []
-        needed = 1.0
+        bound = 1.0
         for way in ways:
-            at = np.flatnonzero(inputs.variable == way.variable)
-            if inputs.one_hot[at[0]]:
-                out = _categories(inputs, at, way)
+            col = np.flatnonzero(inputs.variable == way.variable)
+            if inputs.one_hot[col[0]]:
+                out = _categories(inputs, col, way)
                 columns += out.tolist()
                 values += [1.0] * len(out)
-            elif inputs.integer[at[0]] and inputs.upper[at[0]] == 1:  # counted from the lower end: 0 is below, 1 is above
-                columns.append(int(at[0]))
+            elif inputs.integer[col[0]] and inputs.upper[col[0]] == 1:  # counted from the lower end: 0 is below, 1 is above
+                columns.append(int(col[0]))
                 values.append(-1.0 if way.below else 1.0)
-                needed -= way.below
+                bound -= way.below
             else:
                 if way not in binary:
                     binary[way] = first + len(binary)
-                    rows.append(_linked(inputs, int(at[0]), way, binary[way]))
+                    rows.append(_linked(inputs, int(col[0]), way, binary[way]))
                 columns.append(binary[way])
                 values.append(1.0)
-        rows.append(RowBlock.single(columns, values, needed, np.inf))
+        rows.append(RowBlock.single(columns, values, bound, np.inf))
     return rows, len(binary)
 
 
@@ -192,11 +192,11 @@ def exit_clauses(inputs: InputColumns, counts: Integers, width: int) -> tuple[Cl
     for ways in _ways(inputs):
         rows, bound = np.zeros((len(ways), width)), np.zeros(len(ways))
         for k, way in enumerate(ways):
-            at = np.flatnonzero(inputs.variable == way.variable)
-            if inputs.one_hot[at[0]]:
-                rows[k, _categories(inputs, at, way)], bound[k] = 1.0, 1.0
+            col = np.flatnonzero(inputs.variable == way.variable)
+            if inputs.one_hot[col[0]]:
+                rows[k, _categories(inputs, col, way)], bound[k] = 1.0, 1.0
                 continue
-            column, end = (int(at[0]), _value(inputs, int(at[0]), way)) if counts[at[0]] < 0 else (int(counts[at[0]]), way.end)
+            column, end = (int(col[0]), _value(inputs, int(col[0]), way)) if counts[col[0]] < 0 else (int(counts[col[0]]), way.end)
             sign = -1.0 if way.below else 1.0
             rows[k, column], bound[k] = sign, sign * end
         clauses.append(Clause(rows=sp.csr_array(rows), bound=bound, strict=np.zeros(len(ways), dtype=bool)))
@@ -207,13 +207,13 @@ def _ways(inputs: InputColumns) -> list[list[Exit]]:
     """Return the exits of each forbidden box. A box with an exit along a variable without network columns is left out: that exit
     is always open."""
     box = inputs.box
-    every = exits(box.twin.problem, box.question, box.lower, box.upper)
-    return [ways for ways in every if np.isin([way.variable for way in ways], inputs.variable).all()]
+    all_exits = exits(box.twin.problem, box.question, box.lower, box.upper)
+    return [ways for ways in all_exits if np.isin([way.variable for way in ways], inputs.variable).all()]
 
 
-def _categories(inputs: InputColumns, at: Integers, way: Exit) -> Integers:
-    category = inputs.category[at]
-    return at[category <= way.end if way.below else category >= way.end]
+def _categories(inputs: InputColumns, index: Integers, way: Exit) -> Integers:
+    category = inputs.category[index]
+    return index[category <= way.end if way.below else category >= way.end]
 
 
 def _linked(inputs: InputColumns, j: int, way: Exit, d: int) -> RowBlock:
@@ -261,8 +261,8 @@ def exclusions(problem: TwinProblem, question: int, lower: Array, upper: Array) 
     high = np.where(high >= upper, np.inf, high)[entered]
     if not len(low):
         return None
-    both = np.unique(np.concatenate([low, high], axis=1), axis=0)  # often the two copies may not be in the same box
-    return Forbidden(lower=both[:, : len(lower)], upper=both[:, len(lower) :])
+    boxes = np.unique(np.concatenate([low, high], axis=1), axis=0)  # often the two copies may not be in the same box
+    return Forbidden(lower=boxes[:, : len(lower)], upper=boxes[:, len(lower) :])
 
 
 def exits(problem: TwinProblem, question: int, lower: Array, upper: Array) -> list[list[Exit]]:
@@ -270,9 +270,9 @@ def exits(problem: TwinProblem, question: int, lower: Array, upper: Array) -> li
     boxes = exclusions(problem, question, lower, upper)
     if boxes is None:
         return []
-    whole = problem.domain.integer
-    below = np.where(whole, np.ceil(boxes.lower) - 1, np.nextafter(boxes.lower, -np.inf))
-    above = np.where(whole, np.floor(boxes.upper) + 1, np.nextafter(boxes.upper, np.inf))
+    integral = problem.domain.integer
+    below = np.where(integral, np.ceil(boxes.lower) - 1, np.nextafter(boxes.lower, -np.inf))
+    above = np.where(integral, np.floor(boxes.upper) + 1, np.nextafter(boxes.upper, np.inf))
     return [
         [Exit(variable=v, end=float(below[f, v]), below=True) for v in np.flatnonzero(np.isfinite(boxes.lower[f])).tolist()]
         + [Exit(variable=v, end=float(above[f, v]), below=False) for v in np.flatnonzero(np.isfinite(boxes.upper[f])).tolist()]

@@ -51,18 +51,18 @@ class TreeCells:
                 if len(nodes) and domain.width[v] > MOST_CATEGORIES:
                     raise ModelError(ensemble.source or "model", f"trees ask about a variable of {domain.width[v]} categories; at "
                                                                  f"most {MOST_CATEGORIES} are supported: join the rare ones")
-                every = np.uint64((1 << int(domain.width[v])) - 1)
-                one = np.uint64(1) << (ensemble.column[nodes] - domain.start[v]).astype(np.uint64)
+                full = np.uint64((1 << int(domain.width[v])) - 1)
+                category = np.uint64(1) << (ensemble.column[nodes] - domain.start[v]).astype(np.uint64)
                 threshold = ensemble.threshold[nodes]
-                goes_left[nodes] = np.where(threshold < 0, np.uint64(0), np.where(threshold < 1, every & ~one, every))
+                goes_left[nodes] = np.where(threshold < 0, np.uint64(0), np.where(threshold < 1, full & ~category, full))
                 cuts.append(np.empty(0))
                 continue
-            limit, at = np.unique(ensemble.threshold[nodes], return_inverse=True)
+            limit, inverse = np.unique(ensemble.threshold[nodes], return_inverse=True)
             largest = _largest(domain, v, limit)
             inside = (largest >= domain.lower[v]) & (largest < domain.upper[v])
             cuts.append(np.unique(largest[inside]))
             cell = np.where(largest < domain.lower[v], -1, np.searchsorted(cuts[-1], largest))
-            last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[at]
+            last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[inverse]
         return cls(domain=domain, cuts=tuple(cuts), variable=variable, last=last, goes_left=goes_left)
 
     def count(self, v: int) -> int:
@@ -105,22 +105,22 @@ def cells_of(ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
 
 def _largest(domain: Domain, v: int, limit: Array) -> Array:
     """Return the largest raw values (N,) of a number, in its range, whose column is at most `limit` (N,); below it for none."""
-    alone = domain.take(np.array([v]))
+    single = domain.take(np.array([v]))
 
     def column(raw: Array) -> Array:
-        return alone.encode(raw[:, None])[:, 0]
+        return single.encode(raw[:, None])[:, 0]
 
     ends = np.array([domain.lower[v], domain.upper[v]])
-    least, most = (ends.astype(np.int64) if domain.integer[v] else _keys(ends)).tolist()
-    low, high = np.full(len(limit), least - 1), np.full(len(limit), most)
+    first, last = (ends.astype(np.int64) if domain.integer[v] else _keys(ends)).tolist()
+    low, high = np.full(len(limit), first - 1), np.full(len(limit), last)
     while (low < high).any():
         middle = (low | high) - ((low ^ high) >> 1)     # their mean, rounded up: the difference of keys may exceed 2^63
         raw = middle.astype(np.float64) if domain.integer[v] else _numbers(middle)
         holds = column(raw) <= limit
         low, high = np.where(holds, middle, low), np.where(holds, high, middle - 1)
-    found = np.maximum(low, least)
-    raw = found.astype(np.float64) if domain.integer[v] else _numbers(found)
-    return np.where(low < least, -np.inf, raw)
+    largest = np.maximum(low, first)
+    raw = largest.astype(np.float64) if domain.integer[v] else _numbers(largest)
+    return np.where(low < first, -np.inf, raw)
 
 
 def _keys(numbers: Array) -> Integers:

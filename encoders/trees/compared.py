@@ -72,8 +72,8 @@ class ComparedTrees(Model):
 
     def forward(self, x: Numbers) -> Numbers:
         """Return margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds."""
-        found: Numbers = self._forward(x)
-        return found
+        margins: Numbers = self._forward(x)
+        return margins
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         return self.undecided.surely_equal(x, x_prime)
@@ -81,25 +81,25 @@ class ComparedTrees(Model):
     def _forward(self, x: Any) -> Any:
         if isinstance(x, Balls):
             return self._balls(x)
-        scores, chosen = self.undecided.forward(x), self.decision
+        scores, decision = self.undecided.forward(x), self.decision
         if not isinstance(scores, Dyadic) and scores.dtype != object:
-            return chosen.of(scores)
-        if chosen.odds:
+            return decision.of(scores)
+        if decision.odds:
             raise ModelError(self.source or "model", "has log-odds of several classes, which are no rational numbers")
-        exactly = scores.to_fractions() if isinstance(scores, Dyadic) else scores
-        inside = np.array([np.isin(np.arange(exactly.shape[1]), group) for group in chosen.groups])
-        row = np.arange(len(exactly))[:, None]
-        return scores[row, _largest(exactly, inside)] - scores[row, _largest(exactly, ~inside)]
+        values = scores.to_fractions() if isinstance(scores, Dyadic) else scores
+        in_group = np.array([np.isin(np.arange(values.shape[1]), group) for group in decision.groups])
+        row = np.arange(len(values))[:, None]
+        return scores[row, _largest(values, in_group)] - scores[row, _largest(values, ~in_group)]
 
     def _balls(self, x: Balls) -> Balls:
         """Return balls around the log-odds of rows of float32 numbers."""
         inputs = np.array([[float(v) for v in row] for row in x.rows()])
-        found = []
+        rows = []
         for row in self.undecided.forward(exact(inputs)).to_fractions().tolist():
-            most = max(row)
-            one, other = (sum((ball(row[k] - most).exp() for k in side), ball(0.0)).log() for side in self.sides)
-            found.append([one - other])
-        return Balls(matrix=arb_mat(found))
+            largest = max(row)
+            inside, outside = (sum((ball(row[k] - largest).exp() for k in side), ball(0.0)).log() for side in self.sides)
+            rows.append([inside - outside])
+        return Balls(matrix=arb_mat(rows))
 
 
 def least_margins(least: Array, p: float, q: float, *, odds: bool) -> Array:
@@ -113,14 +113,14 @@ def least_margins(least: Array, p: float, q: float, *, odds: bool) -> Array:
         raise ValueError(f"({p:g}, {q:g}): expected the margin of one copy, or a difference of both")
     if p and q:
         return np.asarray(least.min(axis=(-2, -1)))
-    one = least if p + q > 0 else np.swapaxes(least, -2, -1)
+    bounds = least if p + q > 0 else np.swapaxes(least, -2, -1)
     if not odds:
-        return np.asarray(one.max(axis=-2).min(axis=-1))
-    found = -np.logaddexp.reduce(-np.logaddexp.reduce(one, axis=-2), axis=-1)
-    return np.asarray(found - LOG_SUMS * (1 + np.abs(found)))
+        return np.asarray(bounds.max(axis=-2).min(axis=-1))
+    value = -np.logaddexp.reduce(-np.logaddexp.reduce(bounds, axis=-2), axis=-1)
+    return np.asarray(value - LOG_SUMS * (1 + np.abs(value)))
 
 
-def _largest(scores: Any, among: Any) -> Integers:
+def _largest(scores: Any, groups: Any) -> Integers:
     """Return (B, groups) the class with the largest of scores (B, m), among those of each group (groups, m)."""
-    listed = [np.flatnonzero(one) for one in among]
-    return np.array([[max(some, key=row.__getitem__) for some in listed] for row in scores], dtype=np.int64)
+    members = [np.flatnonzero(mask) for mask in groups]
+    return np.array([[max(classes, key=row.__getitem__) for classes in members] for row in scores], dtype=np.int64)

@@ -51,12 +51,12 @@ class TreeEnsemble(Model):
     terms: int | None = None
 
     def __post_init__(self) -> None:
-        k, leaf, own = len(self.column), self.column < 0, np.arange(len(self.column))
+        k, leaf, index = len(self.column), self.column < 0, np.arange(len(self.column))
         if not (len(self.threshold) == len(self.left) == len(self.right) == len(self.missing_left) == len(self.value) == k):
             raise ValueError("the arrays of the nodes do not fit together")
         if ((self.left < 0) | (self.left >= k) | (self.right < 0) | (self.right >= k) | (self.column >= self.columns)).any():
             raise ValueError("a node's branch or column does not exist")
-        if ((self.left != own)[leaf] | (self.right != own)[leaf]).any() or np.isnan(self.threshold).any():
+        if ((self.left != index)[leaf] | (self.right != index)[leaf]).any() or np.isnan(self.threshold).any():
             raise ValueError("a leaf branches, or a threshold is NaN")
         if not (np.isfinite(self.value).all() and np.isfinite(self.base).all() and len(self.base) == self.value.shape[1]):
             raise ValueError("the leaves' values must be finite, one for each logit")
@@ -96,9 +96,9 @@ class TreeEnsemble(Model):
     @cached_property
     def depth(self) -> int:
         """The number of splits on the longest path to a leaf. Raises ValueError for a path without an end."""
-        reached, depth = np.unique(self.root), 0
-        while len(inner := reached[self.column[reached] >= 0]):
-            reached, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
+        level, depth = np.unique(self.root), 0
+        while len(inner := level[self.column[level] >= 0]):
+            level, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
             if depth > len(self.column):
                 raise ValueError("a branch leads back to itself")
         return depth
@@ -147,11 +147,11 @@ class TreeEnsemble(Model):
         if numbers.dtype == object:
             values = np.array([Fraction(v) for v in self.value.ravel().tolist()], dtype=object).reshape(self.value.shape)
             return values[leaves].sum(axis=1) + np.array([Fraction(v) for v in self.base.tolist()], dtype=object)
-        found = np.empty((len(leaves), self.outputs))
+        sums = np.empty((len(leaves), self.outputs))
         step = max(1, ROWS // (len(self.root) * self.outputs))
         for start in range(0, len(leaves), step):
-            found[start : start + step] = self.value[leaves[start : start + step]].sum(axis=1) + self.base
-        return found
+            sums[start : start + step] = self.value[leaves[start : start + step]].sum(axis=1) + self.base
+        return sums
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         return np.asarray((self.leaves(x) == self.leaves(x_prime)).all(axis=1))
@@ -171,8 +171,8 @@ class TreeEnsemble(Model):
     @property
     def upwards(self) -> list[Integers]:
         """Return inner nodes in groups, each after all nodes below it."""
-        groups, reached = list[Integers](), np.unique(self.root)
-        while len(inner := reached[self.column[reached] >= 0]):
+        groups, level = list[Integers](), np.unique(self.root)
+        while len(inner := level[self.column[level] >= 0]):
             groups.append(inner)
-            reached = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
+            level = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
         return groups[::-1]

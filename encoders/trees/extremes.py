@@ -66,22 +66,22 @@ class TreeLines:
             ensemble = model
         cells = TreeCells.of(ensemble, domain)
         cells = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
-        asked, column = cells.variable == -2, np.maximum(ensemble.column, 0)
+        differing, column = cells.variable == -2, np.maximum(ensemble.column, 0)
         trees = []
         for pair in pairs:
-            left = [asked & (row[column] <= ensemble.threshold) for row in domain.encode(np.stack(pair))]
+            left = [differing & (row[column] <= ensemble.threshold) for row in domain.encode(np.stack(pair))]
             joint = JointTrees.of(ensemble, cells, left[0], left[1])
             if isinstance(model, MeanOfTrees):
-                each = joint.scores(model.trees.outputs, lines)
+                leaves_of = joint.scores(model.trees.outputs, lines)
             else:
-                each = [[joint.worth(one).rounded(float(p), float(q)) for one in margins] for p, q in lines]
-            trees.append(line_trees(joint.trees, [leaves for line in each for leaves in line]))
+                leaves_of = [[joint.worth(m).rounded(float(p), float(q)) for m in margins] for p, q in lines]
+            trees.append(line_trees(joint.trees, [leaves for line in leaves_of for leaves in line]))
         count = [cells.count(v) for v in range(domain.variables)]
-        at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
+        values = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
               for v, cuts in enumerate(cells.cuts)]
         return cls(
             cells=cells, trees=tuple(trees), rows=lines, compared=compared, owner=np.repeat(np.arange(domain.variables), count),
-            at=np.concatenate(at),
+            at=np.concatenate(values),
         )
 
     def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
@@ -93,31 +93,31 @@ class TreeLines:
         step = max(1, SCORES // len(self.at))
         parts = [self._least(lower[i : i + step], upper[i : i + step], above[i : i + step], undecided)
                  for i in range(0, len(lower), step)]
-        bounds, score, at = (np.concatenate(one) for one in zip(*parts, strict=True))
-        return bounds, score, at
+        bounds, score, cut = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return bounds, score, cut
 
     def _least(self, lower: Array, upper: Array, above: Booleans, undecided: Signs | None) -> tuple[Array, Array, Array]:
         first, last = self.cells.of_boxes(lower, upper, above=above)
         variables = len(self.cells.cuts)
         start = np.searchsorted(self.owner, np.arange(variables + 1))
-        low, high, begin, scores = held(first), held(last), held(start), held(np.zeros(len(lower) * len(self.at)))
+        low, high, starts, scores = held(first), held(last), held(start), held(np.zeros(len(lower) * len(self.at)))
         inside, outside = (1, 1) if self.compared is None else map(len, self.compared.sides)
-        found = []
-        for one in self.trees:
-            trees = one.trees
-            least = extremes(
-                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, one.adds, len(one.base),
-                one.base, len(lower), low, high, begin, MODES[undecided], inside, outside, scores,
+        results = []
+        for line_tree in self.trees:
+            trees = line_tree.trees
+            bounds = extremes(
+                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, line_tree.adds, len(line_tree.base),
+                line_tree.base, len(lower), low, high, starts, MODES[undecided], inside, outside, scores,
             )
-            found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), -1, outside)))
+            results.append(self._margins(np.asarray(bounds).reshape(len(lower), len(self.rows), -1, outside)))
         sums = np.asarray(scores).reshape(len(lower), -1)
-        score, at = np.zeros((len(lower), variables)), np.full((len(lower), variables), np.nan)
+        score, cuts = np.zeros((len(lower), variables)), np.full((len(lower), variables), np.nan)
         for v in range(variables):
-            mine = sums[:, start[v] : start[v + 1]]
-            best = mine.argmax(axis=1)
-            score[:, v] = mine[np.arange(len(mine)), best]
-            at[:, v] = np.where(score[:, v] > 0, self.at[start[v] + best], np.nan)
-        return np.stack(found, axis=1), score, at
+            part = sums[:, start[v] : start[v + 1]]
+            best = part.argmax(axis=1)
+            score[:, v] = part[np.arange(len(part)), best]
+            cuts[:, v] = np.where(score[:, v] > 0, self.at[start[v] + best], np.nan)
+        return np.stack(results, axis=1), score, cuts
 
     def _margins(self, least: Array) -> Array:
         """Return bounds (B, S) of lines of the margin, from those of pairs of classes (B, S, inside, outside); for a mean (B, S
@@ -131,9 +131,9 @@ class TreeLines:
 @compiled
 def pruned(
     j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
-    at: Any, hot: Any, sets: Any, adds: Any, lines: Any, least: Any, waiting: Any,
+    offset: Any, hot: Any, sets: Any, adds: Any, lines: Any, least: Any, stack: Any,
 ) -> Any:
-    """Copy the tree at node j, without nodes that the box at `at` cannot meet, to `top`; returns the end of the copy.   least: (S,)
+    """Copy the tree at node j to `top`, without nodes that the box at `offset` cannot meet; return the copy's end.   least: (S,)
     is filled with the least values of its leaves."""
     for s in range(lines):
         least[s] = INFINITE
@@ -141,7 +141,7 @@ def pruned(
     while True:
         v = variable[j]
         while v >= 0:
-            a, b, c = first[at + v], last[at + v], cut[j]
+            a, b, c = first[offset + v], last[offset + v], cut[j]
             if hot[v] == 1:
                 box = between(a, b)
                 some_left, some_right = sets[c] & box != 0, sets[c + 1] & box != 0
@@ -156,7 +156,7 @@ def pruned(
             patch = -1
         to_variable[top], to_cut[top] = v, cut[j]
         if v >= 0:
-            waiting[count], waiting[count + 1] = right[j], top
+            stack[count], stack[count + 1] = right[j], top
             count += 2
             j, top = j + 1, top + 1
         else:
@@ -168,7 +168,7 @@ def pruned(
             if count == 0:
                 return top
             count -= 2
-            j, patch = waiting[count], waiting[count + 1]
+            j, patch = stack[count], stack[count + 1]
 
 
 @compiled
@@ -184,49 +184,49 @@ def extremes(
     """
     count, trees, size = len(hot), len(root), len(variable)
     a_variable, a_cut, a_right, least_at = narrow(size), narrow(size), narrow(size), real(size * lines)
-    waiting, least, ends, found = whole(2 * size + 2), real(lines), whole(2 * trees), real(lines * boxes)
+    stack, least, ends, bounds = whole(2 * size + 2), real(lines), whole(2 * trees), real(lines * boxes)
     for k in range(boxes):
-        top, used, at, place = 0, 0, k * count, k * start[count]
+        top, kept, offset, place = 0, 0, k * count, k * start[count]
         for s in range(lines):
-            found[k * lines + s] = base[s]
+            bounds[k * lines + s] = base[s]
         for t in range(trees):
-            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, sets,
-                         adds, lines, least, waiting)
+            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, offset, hot, sets,
+                         adds, lines, least, stack)
             for s in range(lines):
-                found[k * lines + s] += least[s]
+                bounds[k * lines + s] += least[s]
             if end > top + 1:
-                ends[2 * used], ends[2 * used + 1] = top, end
-                used, top = used + 1, end
+                ends[2 * kept], ends[2 * kept + 1] = top, end
+                kept, top = kept + 1, end
         if undecided > 0:
             above, below = INFINITE, INFINITE
             for b in range(outside):
-                most = -INFINITE
+                largest = -INFINITE
                 for a in range(inside):
-                    most = max(most, found[k * lines + a * outside + b])
-                above = min(above, most)
+                    largest = max(largest, bounds[k * lines + a * outside + b])
+                above = min(above, largest)
             for a in range(inside):
-                most = -INFINITE
+                largest = -INFINITE
                 for b in range(outside):
-                    most = max(most, found[k * lines + (inside + a) * outside + b])
-                below = min(below, most)
+                    largest = max(largest, bounds[k * lines + (inside + a) * outside + b])
+                below = min(below, largest)
             if above > 0 or below > 0 or (below >= 0 and (undecided == 1 or above >= 0)):
                 continue
-        for t in range(used):
+        for t in range(kept):
             for j in range(ends[2 * t + 1] - 1, ends[2 * t] - 1, -1):
                 v, c = a_variable[j], a_cut[j]
                 if v == -1:
                     for s in range(lines):
                         least_at[j * lines + s] = adds[c * lines + s]
                     continue
-                apart = 1e-300
+                difference = 1e-300
                 for s in range(lines):
-                    one, two = least_at[(j + 1) * lines + s], least_at[a_right[j] * lines + s]
-                    apart += abs(one - two)
-                    least_at[j * lines + s] = min(one, two)
+                    left_least, right_least = least_at[(j + 1) * lines + s], least_at[a_right[j] * lines + s]
+                    difference += abs(left_least - right_least)
+                    least_at[j * lines + s] = min(left_least, right_least)
                 if hot[v] == 0:
-                    score[place + start[v] + c] += apart
+                    score[place + start[v] + c] += difference
                 else:
-                    for x in range(first[at + v], last[at + v]):
+                    for x in range(first[offset + v], last[offset + v]):
                         if (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
-                            score[place + start[v] + x] += apart
-    return found
+                            score[place + start[v] + x] += difference
+    return bounds

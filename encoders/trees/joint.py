@@ -88,10 +88,10 @@ class JointTrees:
     def scores(self, count: int, lines: Array) -> list[list[tuple[Array, float]]]:
         """Return contributions to lines (S, 2) of each of `count` scores, [line][score]. Leaves may have as many further numbers,
         the errors of the scores (`trees.stairs`)."""
-        worth = [self.worth(one) for one in np.eye(self.ensemble.outputs)]
-        radius = worth[count:]
-        return [[one.looser(float(p), float(q), radius[k]) if radius else one.rounded(float(p), float(q))
-                 for k, one in enumerate(worth[:count])] for p, q in lines]
+        worths = [self.worth(margin) for margin in np.eye(self.ensemble.outputs)]
+        radius = worths[count:]
+        return [[w.looser(float(p), float(q), radius[k]) if radius else w.rounded(float(p), float(q))
+                 for k, w in enumerate(worths[:count])] for p, q in lines]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +108,7 @@ class Worth:
 
     def __init__(self, joint: JointTrees, margin: Array) -> None:
         self.trees, ensemble = joint.trees, joint.ensemble     # not `joint`, which holds this: a circle is freed late
-        self.one, self.two = (_weighted(ensemble.value[at], margin) for at in (joint.leaf1, joint.leaf2))
+        self.one, self.two = (_weighted(ensemble.value[leaf], margin) for leaf in (joint.leaf1, joint.leaf2))
         self.base = _weighted(ensemble.base[None], margin)
         self.same = joint.leaf1 == joint.leaf2
         self.size = float(np.abs(margin) @ ensemble.largest)
@@ -129,9 +129,9 @@ class Worth:
 
     def looser(self, p: float, q: float, radius: Worth) -> tuple[Array, float]:
         """Return the same for values with errors up to `radius`; these cancel if both copies take one leaf and p = -q."""
-        (leaves, base), (off, _) = self.rounded(p, q), radius.rounded(-abs(p), -abs(q))
-        off = np.where(self.same, 0.0, off) if p + q == 0 else off
-        return leaves + _down(off, self.step), base
+        (leaves, base), (errors, _) = self.rounded(p, q), radius.rounded(-abs(p), -abs(q))
+        errors = np.where(self.same, 0.0, errors) if p + q == 0 else errors
+        return leaves + _down(errors, self.step), base
 
     def lines(self, lines: Array) -> LineTrees:
         """Return the trees of lines (S, 2), collapsed."""
@@ -141,13 +141,13 @@ class Worth:
         return self._lines[key]
 
 
-def line_trees(trees: Preorder, every: Sequence[tuple[Array, float]]) -> LineTrees:
-    """Return the trees collapsed for S lines. every: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
-    adds = held(np.stack([leaves for leaves, _ in every], axis=1))
-    variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
+def line_trees(trees: Preorder, values: Sequence[tuple[Array, float]]) -> LineTrees:
+    """Return the trees collapsed for S lines. values: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
+    adds = held(np.stack([leaves for leaves, _ in values], axis=1))
+    variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(values))
     if len(trees.variable) < MANY or len(variable) <= KEPT * len(trees.variable):
         trees = replace(trees, variable=variable, cut=cut, right=right, root=root)
-    return LineTrees(trees=trees, adds=adds, base=held(np.array([base for _, base in every])))
+    return LineTrees(trees=trees, adds=adds, base=held(np.array([base for _, base in values])))
 
 
 @compiled
@@ -158,7 +158,7 @@ def between(a: Any, b: Any) -> Any:
 
 @compiled
 def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, side: Any, hot: Any, low: Any, high: Any,
-            some: Any) -> Any:
+            masks: Any) -> Any:
     """Return the first node from here on that the box does not decide, or a leaf."""
     while True:
         v = variable[node]
@@ -167,8 +167,8 @@ def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, righ
         if v == -2:
             to_left = side[node] == 1
         elif hot[v] == 1:
-            to_left = some[v] & ~goes_left[node] == 0
-            if not to_left and some[v] & goes_left[node] != 0:
+            to_left = masks[v] & ~goes_left[node] == 0
+            if not to_left and masks[v] & goes_left[node] != 0:
                 return node
         else:
             to_left = high[v] <= last[node]
@@ -178,24 +178,24 @@ def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, righ
 
 
 @compiled
-def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, one: Any, two: Any, hot: Any,
+def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, left1: Any, left2: Any, hot: Any,
           cells: Any) -> Any:
     """Follow both copies down every tree, depth first; a trail of the paths' restrictions is undone on the way back."""
     count = len(hot)
-    low, high, some = whole(count), whole(count), whole(count)
+    low, high, masks = whole(count), whole(count), whole(count)
     for v in range(count):
-        high[v], some[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
+        high[v], masks[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
     out_variable, out_cut, out_right, root = narrow(1024), narrow(1024), narrow(1024), whole(len(roots))
-    leaf1, leaf2, sets, size, leaves, used = narrow(1024), narrow(1024), whole(1024), 0, 0, 0
+    leaf1, leaf2, sets, size, leaves, set_count = narrow(1024), narrow(1024), whole(1024), 0, 0, 0
     # Waiting are pairs of nodes, each with the restriction of one variable on the path there.
-    wait = whole(8 * 64)
-    trail, undo = whole(4 * 64), 0
+    stack = whole(8 * 64)
+    trail, length = whole(4 * 64), 0
     for tree in range(len(roots)):
         root[tree] = size
-        n1, n2, waiting, patch, undo = roots[tree], roots[tree], 0, -1, 0
+        n1, n2, depth, patch, length = roots[tree], roots[tree], 0, -1, 0
         while True:
-            n1 = _follow(n1, variable, last, goes_left, left, right, one, hot, low, high, some)
-            n2 = _follow(n2, variable, last, goes_left, left, right, two, hot, low, high, some)
+            n1 = _follow(n1, variable, last, goes_left, left, right, left1, hot, low, high, masks)
+            n2 = _follow(n2, variable, last, goes_left, left, right, left2, hot, low, high, masks)
             if size == MOST:
                 raise MemoryError("the trees of two copies have more than 2^31 nodes; fit fewer or shallower trees")
             out_variable, out_cut = room(out_variable, size + 1), room(out_cut, size + 1)
@@ -209,65 +209,65 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
                 leaf1, leaf2 = room(leaf1, leaves + 1), room(leaf2, leaves + 1)
                 leaf1[leaves], leaf2[leaves], out_cut[size] = n1, n2, leaves
                 leaves, size = leaves + 1, size + 1
-                if waiting == 0:
+                if depth == 0:
                     break
-                waiting -= 1
-                at = 8 * waiting
-                while undo > wait[at + 2]:      # undo the restrictions below the other branch
-                    undo -= 1
-                    k = trail[4 * undo]
-                    low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
-                n1, n2, patch = wait[at], wait[at + 1], wait[at + 3]
-                v, a, b, bits = wait[at + 4], wait[at + 5], wait[at + 6], wait[at + 7]
+                depth -= 1
+                entry = 8 * depth
+                while length > stack[entry + 2]:      # undo the restrictions below the other branch
+                    length -= 1
+                    k = trail[4 * length]
+                    low[k], high[k], masks[k] = trail[4 * length + 1], trail[4 * length + 2], trail[4 * length + 3]
+                n1, n2, patch = stack[entry], stack[entry + 1], stack[entry + 3]
+                v, a, b, bits = stack[entry + 4], stack[entry + 5], stack[entry + 6], stack[entry + 7]
             else:
-                a, b, bits, cut = low[v], high[v], some[v], last[node]
-                wait = room(wait, 8 * waiting + 8)
-                at = 8 * waiting
-                waiting += 1
-                wait[at], wait[at + 1], wait[at + 2], wait[at + 3], wait[at + 4] = n1, n2, undo, size, v
+                a, b, bits, cut = low[v], high[v], masks[v], last[node]
+                stack = room(stack, 8 * depth + 8)
+                entry = 8 * depth
+                depth += 1
+                stack[entry], stack[entry + 1], stack[entry + 2], stack[entry + 3], stack[entry + 4] = n1, n2, length, size, v
                 if hot[v] == 1:
-                    sets = room(sets, used + 2)
+                    sets = room(sets, set_count + 2)
                     first, second = bits & goes_left[node], bits & ~goes_left[node]
-                    sets[used], sets[used + 1], out_cut[size] = first, second, used
-                    used += 2
-                    wait[at + 5], wait[at + 6], wait[at + 7] = a, b, second
+                    sets[set_count], sets[set_count + 1], out_cut[size] = first, second, set_count
+                    set_count += 2
+                    stack[entry + 5], stack[entry + 6], stack[entry + 7] = a, b, second
                     bits = first
                 else:
                     out_cut[size] = cut
-                    wait[at + 5], wait[at + 6], wait[at + 7] = cut + 1, b, bits
+                    stack[entry + 5], stack[entry + 6], stack[entry + 7] = cut + 1, b, bits
                     b = cut
                 patch = -1
                 size += 1
-            trail = room(trail, 4 * undo + 4)
-            trail[4 * undo], trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3] = v, low[v], high[v], some[v]
-            undo += 1
-            low[v], high[v], some[v] = a, b, bits
-        while undo > 0:
-            undo -= 1
-            k = trail[4 * undo]
-            low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
-    return (out_variable[:size], out_cut[:size], out_right[:size], root, sets[: max(used, 1)], leaf1[:leaves], leaf2[:leaves])
+            trail = room(trail, 4 * length + 4)
+            trail[4 * length], trail[4 * length + 1], trail[4 * length + 2], trail[4 * length + 3] = v, low[v], high[v], masks[v]
+            length += 1
+            low[v], high[v], masks[v] = a, b, bits
+        while length > 0:
+            length -= 1
+            k = trail[4 * length]
+            low[k], high[k], masks[k] = trail[4 * length + 1], trail[4 * length + 2], trail[4 * length + 3]
+    return (out_variable[:size], out_cut[:size], out_right[:size], root, sets[: max(set_count, 1)], leaf1[:leaves], leaf2[:leaves])
 
 
 @compiled
 def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines: Any) -> Any:
     """Return the trees with one leaf in place of every subtree whose leaves have equal contributions."""
     size = len(variable)
-    alike = narrow(size)    # a leaf equal to all leaves below a node, -1: there is none
+    equal_leaf = narrow(size)    # a leaf equal to all leaves below a node, -1: there is none
     for j in range(size - 1, -1, -1):
         if variable[j] == -1:
-            alike[j] = cut[j]
+            equal_leaf[j] = cut[j]
             continue
-        a, b = alike[j + 1], alike[right[j]]
-        alike[j] = a
+        a, b = equal_leaf[j + 1], equal_leaf[right[j]]
+        equal_leaf[j] = a
         if a < 0 or b < 0:
-            alike[j] = -1
+            equal_leaf[j] = -1
         else:
             for s in range(lines):
                 if adds[a * lines + s] != adds[b * lines + s]:
-                    alike[j] = -1
+                    equal_leaf[j] = -1
     to_variable, to_cut, to_right, to_root = narrow(size), narrow(size), narrow(size), whole(len(root))
-    waiting, top = whole(size + 1), 0
+    stack, top = whole(size + 1), 0
     for tree in range(len(root)):
         to_root[tree] = top
         j, count, patch = root[tree], 0, -1
@@ -275,16 +275,16 @@ def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines:
             if patch >= 0:
                 to_right[patch] = top
             patch = -1
-            if alike[j] >= 0:
-                to_variable[top], to_cut[top] = -1, alike[j]
+            if equal_leaf[j] >= 0:
+                to_variable[top], to_cut[top] = -1, equal_leaf[j]
                 top += 1
                 if count == 0:
                     break
                 count -= 2
-                j, patch = waiting[count], waiting[count + 1]
+                j, patch = stack[count], stack[count + 1]
             else:
                 to_variable[top], to_cut[top] = variable[j], cut[j]
-                waiting[count], waiting[count + 1] = right[j], top
+                stack[count], stack[count + 1] = right[j], top
                 count += 2
                 j, top = j + 1, top + 1
     return to_variable[:top], to_cut[:top], to_right[:top], to_root
@@ -292,30 +292,30 @@ def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines:
 
 def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:
     """Return margin . values (N,) for values (N, m), and bounds of the errors: 0 where it is exact."""
-    used = np.flatnonzero(margin)
+    nonzero = np.flatnonzero(margin)
     total, error = np.zeros(len(values)), np.zeros(len(values))
-    for k in used.tolist():
+    for k in nonzero.tolist():
         term = margin[k] * values[:, k]
-        lost = np.zeros(len(values)) if _power(float(margin[k])) else 2.0**-52 * np.abs(term)
+        rounding = np.zeros(len(values)) if _power(float(margin[k])) else 2.0**-52 * np.abs(term)
         added = total + term
-        back = added - total
-        error = error + lost + np.abs((total - (added - back)) + (term - back)) * (1 + 2.0**-50)
+        recovered = added - total
+        error = error + rounding + np.abs((total - (added - recovered)) + (term - recovered)) * (1 + 2.0**-50)
         total = added
     return total, error if error.any() else np.broadcast_to(0.0, error.shape)
 
 
-def _row(p: float, q: float, one: tuple[Array, Array], two: tuple[Array, Array], same: Booleans) -> Array:
+def _row(p: float, q: float, first: tuple[Array, Array], second: tuple[Array, Array], equal: Booleans) -> Array:
     """Return lower bounds of p a + q b, exact where nothing was rounded; where a and b are the same number, of (p + q) a."""
-    (a, lost_a), (b, lost_b) = one, two
+    (a, lost_a), (b, lost_b) = first, second
     x, y = p * a, q * b
     total = x + y
-    back = total - x
-    error = np.abs((x - (total - back)) + (y - back)) * (1 + 2.0**-50) + abs(p) * lost_a + abs(q) * lost_b
+    recovered = total - x
+    error = np.abs((x - (total - recovered)) + (y - recovered)) * (1 + 2.0**-50) + abs(p) * lost_a + abs(q) * lost_b
     for factor, part in ((p, x), (q, y)):
         if not _power(factor):
             error = error + 2.0**-52 * np.abs(part)
     if p + q == 0:
-        total, error = np.where(same, 0.0, total), np.where(same, 0.0, error)
+        total, error = np.where(equal, 0.0, total), np.where(equal, 0.0, error)
     return np.where(error > 0, np.nextafter(total - error * (1 + 2.0**-40), -np.inf), total)
 
 

@@ -48,21 +48,21 @@ class Ramps:
         if not np.isfinite([self.shift, self.scale, self.weight]).all() or not (self.scale > 0).all() or (self.weight < 0).any():
             raise ValueError("a mean's weights are 0 or more, and its scales above 0")
 
-    def of(self, scores: Array, off: float = 0.0) -> Array:
-        """Return p (B,) of float64 sums of trees (B, m).   off: what is added to their logistic functions."""
-        scores = np.where(self.chances, expit(scores) + off, scores) if self.chances.any() else scores
-        found, step = np.empty(len(scores)), max(1, NUMBERS // len(self.score))
+    def of(self, scores: Array, error: float = 0.0) -> Array:
+        """Return p (B,) of float64 sums of trees (B, m).   error: what is added to their logistic functions."""
+        scores = np.where(self.chances, expit(scores) + error, scores) if self.chances.any() else scores
+        result, step = np.empty(len(scores)), max(1, NUMBERS // len(self.score))
         for start in range(0, len(scores), step):
-            moved = self.scale * (scores[start : start + step, self.score] - self.shift)
-            found[start : start + step] = np.where(self.logistic, expit(moved), np.clip(moved, 0.0, 1.0)) @ self.weight
-        return found + self.constant
+            scaled = self.scale * (scores[start : start + step, self.score] - self.shift)
+            result[start : start + step] = np.where(self.logistic, expit(scaled), np.clip(scaled, 0.0, 1.0)) @ self.weight
+        return result + self.constant
 
     def apart(self, score: int) -> bool:
         """Return whether each ramp of a score ends before the next one begins, exactly."""
-        mine = np.flatnonzero((self.score == score) & ~self.logistic)
-        mine = mine[np.argsort(self.shift[mine], kind="stable")]
-        gaps = zip(self.shift[mine].tolist(), self.shift[mine[1:]].tolist(), self.scale[mine].tolist(), strict=False)
-        return all((Fraction(after) - Fraction(before)) * Fraction(steep) >= 1 for before, after, steep in gaps)
+        index = np.flatnonzero((self.score == score) & ~self.logistic)
+        index = index[np.argsort(self.shift[index], kind="stable")]
+        gaps = zip(self.shift[index].tolist(), self.shift[index[1:]].tolist(), self.scale[index].tolist(), strict=False)
+        return all((Fraction(after) - Fraction(before)) * Fraction(scale) >= 1 for before, after, scale in gaps)
 
     @property
     def exact(self) -> bool:
@@ -72,8 +72,8 @@ class Ramps:
     @property
     def steepness(self) -> Array:
         """(m,) what p may grow by, at most, while each score grows by 1."""
-        steep = self.weight * self.scale * np.where(self.logistic, 0.25, 1.0)
-        return np.asarray(np.bincount(self.score, weights=steep, minlength=len(self.chances)) * (1 + 2.0**-40), dtype=np.float64)
+        slopes = self.weight * self.scale * np.where(self.logistic, 0.25, 1.0)
+        return np.asarray(np.bincount(self.score, weights=slopes, minlength=len(self.chances)) * (1 + 2.0**-40), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -135,15 +135,15 @@ class MeanOfTrees(Model):
     @property
     def each(self) -> list[TreeEnsemble]:
         """The trees of each score by themselves: those that may add something to it, or the first one."""
-        used = self.trees.value != 0
+        nonzero = self.trees.value != 0
         for nodes in self.trees.upwards:
-            used[nodes] = used[self.trees.left[nodes]] | used[self.trees.right[nodes]]
-        found = []
+            nonzero[nodes] = nonzero[self.trees.left[nodes]] | nonzero[self.trees.right[nodes]]
+        ensembles = []
         for k in range(self.trees.outputs):
-            mine = np.flatnonzero(used[self.trees.root, k])
-            root = self.trees.root[mine if len(mine) else slice(1)]
-            found.append(replace(self.trees, root=root, value=self.trees.value[:, [k]], base=self.trees.base[[k]]))
-        return found
+            roots = np.flatnonzero(nonzero[self.trees.root, k])
+            root = self.trees.root[roots if len(roots) else slice(1)]
+            ensembles.append(replace(self.trees, root=root, value=self.trees.value[:, [k]], base=self.trees.base[[k]]))
+        return ensembles
 
     @property
     def steepness(self) -> Array:
@@ -163,56 +163,56 @@ class MeanOfTrees(Model):
 
     def forward(self, x: Numbers) -> Numbers:
         """Margins (B, 1) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact ones of logistic functions."""
-        found: Numbers = self._forward(x)
-        return found
+        margins: Numbers = self._forward(x)
+        return margins
 
     @property
     def straight(self) -> Booleans:
         """(n,) columns that are multiplied by numbers, they or their squares, and added."""
-        found = np.zeros(self.inputs, dtype=bool)
-        for each in (self.lines, self.squares):
-            found |= False if each is None else (each != 0).any(axis=0)
-        return found
+        columns = np.zeros(self.inputs, dtype=bool)
+        for factors in (self.lines, self.squares):
+            columns |= False if factors is None else (factors != 0).any(axis=0)
+        return columns
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         # leaves may differ that add up alike, and scores on one plateau
-        one, two = self.sums(exact(x)), self.sums(exact(x_prime))
-        alike, plateau, other = (self._moved(one) - self._moved(two)).sign == 0, self._plateaus(one), self._plateaus(two)
-        return np.asarray((alike | ((plateau != 0) & (plateau == other))).all(axis=1))
+        first, second = self.sums(exact(x)), self.sums(exact(x_prime))
+        equal, plateau, other = (self._moved(first) - self._moved(second)).sign == 0, self._plateaus(first), self._plateaus(second)
+        return np.asarray((equal | ((plateau != 0) & (plateau == other))).all(axis=1))
 
     def _plateaus(self, sums: Dyadic) -> Integers:
         """Return (B, K) of sums (B, m): 1 where a function that is cut off surely is 1, -1 where it is 0, and 0 elsewhere."""
-        ramps, shown = self.ramps, sums.to_float()
-        scores = np.where(ramps.chances, expit(shown), shown)[:, ramps.score]
-        moved = ramps.scale * (scores - ramps.shift)
-        room = ROUNDED * (1 + ramps.scale * (1 + np.abs(scores) + np.abs(ramps.shift)))
-        found = np.where(moved > 1 + room, 1, np.where(moved < -room, -1, 0))
-        return np.asarray(np.where(ramps.logistic, 0, found))
+        ramps, values = self.ramps, sums.to_float()
+        scores = np.where(ramps.chances, expit(values), values)[:, ramps.score]
+        scaled = ramps.scale * (scores - ramps.shift)
+        tolerance = ROUNDED * (1 + ramps.scale * (1 + np.abs(scores) + np.abs(ramps.shift)))
+        plateaus = np.where(scaled > 1 + tolerance, 1, np.where(scaled < -tolerance, -1, 0))
+        return np.asarray(np.where(ramps.logistic, 0, plateaus))
 
     def _moved(self, sums: Dyadic) -> Dyadic:
         """Return (B, K) sums (B, m) as each function takes them, moved and scaled, cut off where it is one of a sum."""
         ramps = self.ramps
-        moved = (sums[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
-        whole = ramps.logistic | ramps.chances[ramps.score]
-        inside, above = (moved.sign > 0) | whole, ((moved - exact(np.ones(1))).sign > 0) & ~whole
-        return Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
+        scaled = (sums[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
+        uncut = ramps.logistic | ramps.chances[ramps.score]
+        inside, above = (scaled.sign > 0) | uncut, ((scaled - exact(np.ones(1))).sign > 0) & ~uncut
+        return Dyadic(limbs=scaled.limbs * (inside & ~above), exponent=scaled.exponent) + exact(above.astype(np.float64))
 
     def sums(self, x: Any) -> Any:
         """Return what trees and columns add up to (B, m), in the arithmetic of rows x (B, n)."""
-        found = self.trees.forward(x)
+        result = self.trees.forward(x)
         for power, factor in ((x, self.lines), (x if self.squares is None else x * x, self.squares)):
             if factor is None:
                 continue
             if isinstance(power, Dyadic):
-                found = found + total(power[:, None] * exact(factor), axis=2)
+                result = result + total(power[:, None] * exact(factor), axis=2)
             else:
-                found = found + power @ (np.vectorize(Fraction, otypes=[object])(factor) if x.dtype == object else factor).T
-        return found
+                result = result + power @ (np.vectorize(Fraction, otypes=[object])(factor) if x.dtype == object else factor).T
+        return result
 
     def margins(self, scores: Array) -> Array:
         """Return margins (B,) of float64 scores (B, m)."""
-        found = self.ramps.of(scores) + self.added[1] - self.at
-        return -found if self.below else found
+        p = self.ramps.of(scores) + self.added[1] - self.at
+        return -p if self.below else p
 
     def _forward(self, x: Any) -> Any:
         if isinstance(x, Balls):
@@ -224,29 +224,29 @@ class MeanOfTrees(Model):
         if not isinstance(x, Dyadic):
             return self._forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
         weighted = self._moved(self.sums(x)) * exact(self.ramps.weight)
-        found = total(weighted, axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
-        return -found if self.below else found
+        result = total(weighted, axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
+        return -result if self.below else result
 
     def _balls(self, x: Balls) -> Balls:
         """Margins around rows of float32 numbers."""
         rows, ramps = np.array([[float(v) for v in row] for row in x.rows()]), self.ramps
         sums = self.sums(exact(rows))
         plateaus, scores = self._plateaus(sums), sums.to_fractions().tolist()
-        flat = total(exact(np.where(plateaus == 1, ramps.weight, 0.0)), axis=1).to_fractions().tolist()
+        constant = total(exact(np.where(plateaus == 1, ramps.weight, 0.0)), axis=1).to_fractions().tolist()
         numbers = list(zip(ramps.score.tolist(), ramps.logistic.tolist(), ramps.shift.tolist(), ramps.scale.tolist(),
                            ramps.weight.tolist(), strict=True))
-        found = []
-        for row, every in enumerate(scores):
-            margin = sum((ball(one) for one in self.added), ball(flat[row]))
+        margins = []
+        for row, row_scores in enumerate(scores):
+            margin = sum((ball(value) for value in self.added), ball(constant[row]))
             for function in np.flatnonzero(plateaus[row] == 0).tolist():
                 k, logistic, shift, scale, weight = numbers[function]
                 if ramps.chances[k]:
-                    moved = ball(scale) * (sigmoid(ball(every[k])) - ball(shift))
+                    argument = ball(scale) * (sigmoid(ball(row_scores[k])) - ball(shift))
                 else:
-                    moved = ball(Fraction(scale) * (every[k] - Fraction(shift)))
-                margin += ball(weight) * (sigmoid(moved) if logistic else _cut_off(moved))
-            found.append([-margin if self.below else margin])
-        return Balls(matrix=arb_mat(found))
+                    argument = ball(Fraction(scale) * (row_scores[k] - Fraction(shift)))
+                margin += ball(weight) * (sigmoid(argument) if logistic else _cut_off(argument))
+            margins.append([-margin if self.below else margin])
+        return Balls(matrix=arb_mat(margins))
 
 
 def _cut_off(number: arb) -> arb:

@@ -73,13 +73,13 @@ class TreeTwin:
         if (differs & (batch.lower != batch.upper)).any():
             raise ModelError(ensemble.source or "model", "is a tree ensemble, of which relaxed features are asked value by value")
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
-        some = differs.any(axis=0)
+        columns = differs.any(axis=0)
         values = [differs, np.where(differs, batch.lower, 0.0), np.where(differs, batch.second(batch.lower), 0.0)]
-        joined = np.concatenate([one[:, some] for one in values], axis=1)
-        _, pairs, which = np.unique(joined, axis=0, return_index=True, return_inverse=True)
+        joined = np.concatenate([part[:, columns] for part in values], axis=1)
+        _, pairs, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=cells_of(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
+            local=domain.take(variables), cells=cells_of(ensemble, domain), which=inverse.reshape(-1), pairs=pairs, size=size,
         )
 
     def worth(self, pair: int) -> Worth:
@@ -97,8 +97,8 @@ class TreeTwin:
         """Return the trees of both copies for a pair of protected values, collapsed for differences of scores."""
         joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
-        worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
-        return line_trees(joint.trees, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
+        worths = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
+        return line_trees(joint.trees, [worths[line.over, line.under].rounded(line.p, line.q) for line in lines])
 
     def copies(self, pair: int, lines: Array) -> LineTrees:
         """Return the same for lines (C, 2) of both margins; for a mean, for those of `scores`."""
@@ -109,19 +109,19 @@ class TreeTwin:
         """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed
         by the sum of each line over the scores, times `steep` (m,)."""
         joint = self._joint(pair, *self._sides(pair))
-        every = joint.scores(len(steep), lines)
-        sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, mine, strict=True)), float(steep @ [base for _, base in mine]))
-                for mine in every]
-        return line_trees(joint.trees, [*(one for mine in every for one in mine), *sums])
+        by_line = joint.scores(len(steep), lines)
+        sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, line, strict=True)), float(steep @ [base for _, base in line]))
+                for line in by_line]
+        return line_trees(joint.trees, [*(entry for line in by_line for entry in line), *sums])
 
     def _joined(self, pair: int, first: Booleans, second: Booleans) -> Worth:
         return self._joint(pair, first, second).worth(self.problem.margin)
 
     def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
         """Return the trees in which nodes of differing variables belong to variable -2."""
-        return _join(self.ensemble, self.problem.domain, *(one.tobytes() for one in (self._asked(pair), first, second)))
+        return _join(self.ensemble, self.problem.domain, *(mask.tobytes() for mask in (self._differing(pair), first, second)))
 
-    def _asked(self, pair: int) -> Booleans:
+    def _differing(self, pair: int) -> Booleans:
         """Return (K,) True for nodes that split a variable in which the copies differ."""
         differs = _differs(self.problem.batch.take(self.pairs[[pair]]))[0]
         return np.asarray(np.isin(self.cells.variable, np.flatnonzero(differs)))
@@ -129,8 +129,8 @@ class TreeTwin:
     def _sides(self, pair: int) -> list[Booleans]:
         """Return (K,) True for nodes of differing variables that go left, for both copies."""
         batch, ensemble = self.problem.batch.take(self.pairs[[pair]]), self.ensemble
-        at, both = self._asked(pair), np.concatenate([batch.lower, batch.second(batch.lower)])
-        return [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
+        differs, rows = self._differing(pair), np.concatenate([batch.lower, batch.second(batch.lower)])
+        return [differs & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(rows)]
 
     @property
     def noise(self) -> Array:
@@ -142,15 +142,15 @@ class TreeTwin:
         batch, domain = self.problem.batch, self.problem.domain
         batch = batch.take(question)
         lower, differs = batch.lower, np.repeat(_differs(batch), domain.width, axis=1)
-        apart = np.empty((len(x), domain.columns), dtype=bool)
-        apart[:, domain.columns_of(np.arange(domain.variables))] = differs
+        differing_columns = np.empty((len(x), domain.columns), dtype=bool)
+        differing_columns[:, domain.columns_of(np.arange(domain.variables))] = differs
         clock.spend(STEP * 2 * len(x) * self.ensemble.work)
-        found = np.empty((len(x), 2))
+        margins = np.empty((len(x), 2))
         for k, raw in enumerate((lower, batch.second(lower))):
             columns = domain.encode(raw)
-            columns[:, self.moving] = np.where(apart[:, self.moving], columns[:, self.moving], x)
-            found[:, k] = self.problem.network.forward(columns) @ self.problem.margin
-        return found
+            columns[:, self.moving] = np.where(differing_columns[:, self.moving], columns[:, self.moving], x)
+            margins[:, k] = self.problem.network.forward(columns) @ self.problem.margin
+        return margins
 
     def boxes(self, question: Integers, lower: Array, upper: Array) -> tuple[Integers, Integers]:
         """Return the first and last cells (N, V) of raw boxes lower, upper (N, v) of the moving variables."""
@@ -163,19 +163,19 @@ class TreeTwin:
         return self.cells.of_boxes(low, high, above=above)
 
     def within(
-        self, lower: Array, upper: Array, given: tuple[Integers, Integers], first: Integers, last: Integers
+        self, lower: Array, upper: Array, cells: tuple[Integers, Integers], first: Integers, last: Integers
     ) -> tuple[Array, Array]:
-        """Return the parts (N, v), (N, v) of raw boxes lower, upper (N, v) that lie in cells first ... last (N, V). given: the
+        """Return the parts (N, v), (N, v) of raw boxes lower, upper (N, v) that lie in cells first ... last (N, V). cells: the
         first and last cells (N, V), (N, V) of the boxes."""
         lower, upper = lower.copy(), upper.copy()
         for k, v in enumerate(self.variables.tolist()):
-            begun, ended = np.flatnonzero(first[:, v] > given[0][:, v]), np.flatnonzero(last[:, v] < given[1][:, v])
+            starts, stops = np.flatnonzero(first[:, v] > cells[0][:, v]), np.flatnonzero(last[:, v] < cells[1][:, v])
             if self.local.one_hot[k]:
-                lower[begun, k], upper[ended, k] = first[begun, v], last[ended, v]
+                lower[starts, k], upper[stops, k] = first[starts, v], last[stops, v]
             else:
                 cuts = self.cells.cuts[v]
-                lower[begun, k] = cuts[first[begun, v] - 1] + float(self.local.integer[k])
-                upper[ended, k] = cuts[last[ended, v]]
+                lower[starts, k] = cuts[first[starts, v] - 1] + float(self.local.integer[k])
+                upper[stops, k] = cuts[last[stops, v]]
         return lower, upper
 
 
@@ -200,26 +200,26 @@ class RowBounds:
         share = np.divide(np.abs(rows[:, 0]), size, out=np.zeros(len(rows)), where=size > 0)
         opposed = rows[:, 0] * rows[:, 1] <= 0
         lines: dict[tuple[float, float], int] = {}
-        taken = []
-        for (p, q), sign, total, part, fits in zip(rows.tolist(), signs.tolist(), size.tolist(), share.tolist(), opposed.tolist(),
+        combinations = []
+        for (p, q), sign, total, part, mixed in zip(rows.tolist(), signs.tolist(), size.tolist(), share.tolist(), opposed.tolist(),
                                                   strict=True):
-            above = int(np.searchsorted(SHARES, part))
-            if not fits:
-                taken.append([((p, q), 1.0)])
-            elif SHARES[above] == part:
-                taken.append([(_line(sign, part), total)])
+            upper = int(np.searchsorted(SHARES, part))
+            if not mixed:
+                combinations.append([((p, q), 1.0)])
+            elif SHARES[upper] == part:
+                combinations.append([(_line(sign, part), total)])
             else:
-                low, high = SHARES[above - 1], SHARES[above]
+                low, high = SHARES[upper - 1], SHARES[upper]
                 weight = (part - low) / (high - low)
-                taken.append([(_line(sign, low), total * (1 - weight)), (_line(sign, high), total * weight)])
-        for one in [line for part in taken for line, _ in part]:
-            lines.setdefault(one, len(lines))
+                combinations.append([(_line(sign, low), total * (1 - weight)), (_line(sign, high), total * weight)])
+        for key in [line for part in combinations for line, _ in part]:
+            lines.setdefault(key, len(lines))
         shares = np.zeros((len(rows), len(lines)))
-        for row, part in enumerate(taken):
+        for row, part in enumerate(combinations):
             for line, weight in part:
                 shares[row, lines[line]] += weight
-        alone = ((constants == 0) | (len(rows) == 1)) & ((shares > 0).sum(axis=1) <= 1)    # a sum of two has the right sign
-        exact = alone & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5))
+        single = ((constants == 0) | (len(rows) == 1)) & ((shares > 0).sum(axis=1) <= 1)    # a sum of two has the right sign
+        exact = single & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5))
         room = np.where(exact, 0.0, ROOM)
         return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=room)
 
@@ -229,11 +229,11 @@ class RowBounds:
 
 
 @lru_cache(maxsize=HELD)
-def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
-    """Return both copies' trees. asked: (K,) True for nodes of differing variables; first, second: (K,) True if they go left."""
+def _join(ensemble: TreeEnsemble, domain: Domain, nodes: bytes, first: bytes, second: bytes) -> JointTrees:
+    """Return both copies' trees. nodes: (K,) True for nodes of differing variables; first, second: (K,) True if they go left."""
     if second < first:      # the same trees serve both orders
-        return _join(ensemble, domain, asked, second, first).swapped
-    differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
+        return _join(ensemble, domain, nodes, second, first).swapped
+    differs, *sides = (np.frombuffer(mask, dtype=bool) for mask in (nodes, first, second))
     cells = cells_of(ensemble, domain)
     return JointTrees.of(ensemble, replace(cells, variable=np.where(differs, -2, cells.variable)), *sides)
 
@@ -276,21 +276,21 @@ class ClauseRows:
     def of(cls, goal: Goal, network: ComparedTrees, margin: Array) -> ClauseRows:
         """Return the rows. Raises ModelError for goals that are not about decisions."""
         (k,) = np.flatnonzero(margin)
-        inside = np.isin(np.arange(network.undecided.outputs), network.decision.groups[int(k)])
-        sides = np.flatnonzero(inside).tolist(), np.flatnonzero(~inside).tolist()
+        in_group = np.isin(np.arange(network.undecided.outputs), network.decision.groups[int(k)])
+        sides = np.flatnonzero(in_group).tolist(), np.flatnonzero(~in_group).tolist()
         rows = goal.rows * margin[k]
         first, second = ({float(np.sign(v)) for v in column if v} for column in rows.T)
         if network.decision.odds or goal.constants.any() or len(first) > 1 or len(second) > 1 or first & second:
             raise ModelError(network.source or "model", "is a tree ensemble of classes, of which decisions alone are proved")
-        (down, up), (down2, up2) = ((sides if -1.0 in one else sides[::-1]) if one else ([-1], []) for one in (first, second))
-        lines, found = dict[ScoreLine, int](), list[tuple[int, int, bool]]()
+        (down, up), (down2, up2) = ((sides if -1.0 in signs else sides[::-1]) if signs else ([-1], []) for signs in (first, second))
+        lines, entries = dict[ScoreLine, int](), list[tuple[int, int, bool]]()
         for clause, (b, b2) in enumerate(product(down, down2)):
             for (p, q), strict in zip(np.abs(rows).tolist(), goal.strict_rows.tolist(), strict=True):
-                both = [ScoreLine(over=b2, under=b, p=p, q=-q)] if p and q else []
-                one = [ScoreLine(over=a, under=b, p=p, q=0.0) for a in up] if not q else []
-                other = [ScoreLine(over=a, under=b2, p=0.0, q=q) for a in up2] if not p else []
-                found += [(lines.setdefault(line, len(lines)), clause, strict) for line in (*both, *one, *other)]
-        line, clauses, stricts = zip(*found, strict=True)
+                differences = [ScoreLine(over=b2, under=b, p=p, q=-q)] if p and q else []
+                firsts = [ScoreLine(over=a, under=b, p=p, q=0.0) for a in up] if not q else []
+                seconds = [ScoreLine(over=a, under=b2, p=0.0, q=q) for a in up2] if not p else []
+                entries += [(lines.setdefault(line, len(lines)), clause, strict) for line in (*differences, *firsts, *seconds)]
+        line, clauses, stricts = zip(*entries, strict=True)
         return cls(lines=tuple(lines), line=np.array(line), clause=np.array(clauses), strict=np.array(stricts))
 
 
@@ -314,14 +314,14 @@ class MeanRows:
         sign = float(margin[0]) * (-1.0 if network.below else 1.0)
         rows = goal.rows * sign
         signs = [{float(np.sign(v)) for v in column if v} or {0.0} for column in rows.T]
-        first, second = (next(iter(one)) for one in signs)
-        if any(len(one) > 1 for one in signs) or first * second > 0:
+        first, second = (next(iter(s)) for s in signs)
+        if any(len(s) > 1 for s in signs) or first * second > 0:
             raise ModelError(network.source or "model", "is a mean of trees' probabilities, of which this is not proved")
-        found = list[tuple[int, float, float, float]]()
+        entries = list[tuple[int, float, float, float]]()
         for r, (p, q) in enumerate(np.abs(rows).tolist()):
-            both = min(p, q)
-            found += [(r, p, q, 0.0), *([(r, p - both, q - both, both)] if both else [])]
-        table = np.array(found)
+            common = min(p, q)
+            entries += [(r, p, q, 0.0), *([(r, p - common, q - common, common)] if common else [])]
+        table = np.array(entries)
         row = table[:, 0].astype(np.int64)
         lines = np.array([(first, 0.0), (0.0, second), (first, second)])
         return cls(lines=lines, row=row, shares=table[:, 1:], constants=goal.constants[row], strict=goal.strict_rows[row])

@@ -135,7 +135,7 @@ def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:
         if lower[root] is not upper[root] and lower[root] > upper[root]:
             return None
     number = {root: k for k, root in enumerate(roots)}
-    place = {one: (number[root], offset) for one in groups.parent for root, offset in [groups.find(one)]}
+    place = {p: (number[root], offset) for p in groups.parent for root, offset in [groups.find(p)]}
     return Conjunction(bounds=tuple((lower[root], upper[root]) for root in roots), place=place, left=tuple(left))
 
 
@@ -175,11 +175,11 @@ class _Groups:
         (x, a), (y, b) = atom.terms
         if a != -b:
             return False
-        (first, one), (second, two) = self.find((x.network, x.index)), self.find((y.network, y.index))
+        (first, shift), (second, shift2) = self.find((x.network, x.index)), self.find((y.network, y.index))
         networks = [place[0] for root in (first, second) for place in self.members[root]]
         if first == second or len(set(networks)) < len(networks):
             return False
-        offset = one - two if one or two else one
+        offset = shift - shift2 if shift or shift2 else shift
         if atom.constant:
             offset += atom.constant / a
         if second < first:  # the earlier network keeps the inputs
@@ -188,9 +188,9 @@ class _Groups:
             self._join(first, second, offset)
         return True
 
-    def _join(self, root: Place, gone: Place, offset: Fraction) -> None:
-        """gone = root + offset."""
-        for place in self.members.pop(gone):
-            own = self.parent[place][1]
-            self.parent[place] = (root, own + offset if own and offset else own or offset)
+    def _join(self, root: Place, other: Place, offset: Fraction) -> None:
+        """other = root + offset."""
+        for place in self.members.pop(other):
+            current = self.parent[place][1]
+            self.parent[place] = (root, current + offset if current and offset else current or offset)
             self.members[root].append(place)

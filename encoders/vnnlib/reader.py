@@ -90,22 +90,22 @@ Linear = tuple[dict[Variable, Fraction], Fraction]
 """Terms and a constant."""
 
 
-def scaled(one: Linear, factor: Fraction) -> Linear:
-    return {variable: factor * value for variable, value in one[0].items() if factor}, factor * one[1]
+def scaled(form: Linear, factor: Fraction) -> Linear:
+    return {variable: factor * value for variable, value in form[0].items() if factor}, factor * form[1]
 
 
-def negated(one: Linear) -> Linear:
-    return {variable: -value for variable, value in one[0].items()}, -one[1]
+def negated(form: Linear) -> Linear:
+    return {variable: -value for variable, value in form[0].items()}, -form[1]
 
 
 def added(*parts: Linear) -> Linear:
     """Return the sum, fast for the most frequent parts: one variable or one number."""
     terms: dict[Variable, Fraction] = {}
     constant = Fraction(0)
-    for part, more in parts:
+    for part, number in parts:
         for variable, value in part.items():
             terms[variable] = terms[variable] + value if variable in terms else value
-        constant = constant + more if constant and more else constant or more
+        constant = constant + number if constant and number else constant or number
     if len(terms) < sum(len(part) for part, _ in parts):  # something may have cancelled
         terms = {variable: value for variable, value in terms.items() if value}
     return terms, constant
@@ -127,8 +127,8 @@ class VnnlibError(ModelError):
     exit_code = 2
 
     def __init__(self, path: str | Path, line: int | None, problem: str) -> None:
-        said = problem if len(problem) <= LONGEST else f"{problem[:LONGEST]} ..."  # a word may be as long as the file
-        super().__init__(path, said if line is None else f"line {line}: {said}")
+        message = problem if len(problem) <= LONGEST else f"{problem[:LONGEST]} ..."  # a word may be as long as the file
+        super().__init__(path, message if line is None else f"line {line}: {message}")
 
 
 class VnnlibUnsupported(VnnlibError):
@@ -269,33 +269,33 @@ class _Reader:
         if len(tree.items) < 2 or not isinstance(tree.items[1], Word):
             raise self._error(tree, "declare-network needs a name")
         name, number = self._name(tree.items[1]), len(self.networks)
-        if name in [one.name for one in self.networks] or name in self.tensors:
+        if name in [network.name for network in self.networks] or name in self.tensors:
             raise self._error(tree, f"{name} is declared twice")
         equal_to: str | None = None
-        found: dict[Side, DeclaredTensor] = {}
+        declared: dict[Side, DeclaredTensor] = {}
         for part in tree.items[2:]:
             if not isinstance(part, SExpression):
                 raise self._error(part, f"{part.text!r} is no declaration")
             match part.head:
                 case "equal-to" | "isomorphic-to":
                     other = self._name(part.items[1]) if len(part.items) == 2 else ""
-                    if other not in [one.name for one in self.networks]:
+                    if other not in [network.name for network in self.networks]:
                         raise self._error(part, f"{part.head} names {other or 'nothing'}, which is not declared before")
                     equal_to = other if part.head == "equal-to" else equal_to
                 case "declare-input" | "declare-output":
                     side: Side = "input" if part.head == "declare-input" else "output"
                     tensor = self._tensor(part)
-                    if side in found:
+                    if side in declared:
                         raise self._unsupported(part, f"a second {side} tensor is not read here: one input and one output each")
-                    found[side] = tensor
+                    declared[side] = tensor
                     self.tensors[tensor.name] = (number, side, tensor)
                 case "declare-hidden":
                     raise self._unsupported(part, "hidden variables are not read here, only inputs and outputs")
                 case other:
                     raise self._error(part, f"{other or 'this'} is no part of declare-network")
-        if len(found) != 2:
+        if len(declared) != 2:
             raise self._error(tree, f"network {name} needs a declare-input and a declare-output")
-        self.networks.append(DeclaredNetwork(name=name, equal_to=equal_to, input=found["input"], output=found["output"]))
+        self.networks.append(DeclaredNetwork(name=name, equal_to=equal_to, input=declared["input"], output=declared["output"]))
         self._check_size(tree)
 
     def _tensor(self, tree: SExpression) -> DeclaredTensor:
@@ -304,7 +304,7 @@ class _Reader:
             raise self._error(tree, f"expected ({tree.head} NAME TYPE [DIMENSIONS])")
         name, kind, end = words[0], words[1], words.index("]")
         dimensions = [word for word in words[3:end] if word != ","]
-        if _NAME.fullmatch(name) is None or name in self.tensors or name in [one.name for one in self.networks]:
+        if _NAME.fullmatch(name) is None or name in self.tensors or name in [network.name for network in self.networks]:
             raise self._error(tree, f"{name!r} is no name, or taken; every variable needs one of its own")
         if not all(map(_WHOLE.fullmatch, dimensions)) or len(dimensions) > MAX_DIMENSIONS:
             raise self._error(
@@ -345,7 +345,7 @@ class _Reader:
         self._check_size(commands[0])
 
     def _check_size(self, tree: SExpression) -> None:
-        size = sum(one.input.size + one.output.size for one in self.networks)
+        size = sum(network.input.size + network.output.size for network in self.networks)
         if size > MAX_SIZE:
             raise self._unsupported(tree, f"{size} variables are more than {MAX_SIZE}")
 
@@ -373,8 +373,8 @@ class _Reader:
         swapped = tree.head in (">=", ">")
         difference = added(right, negated(left)) if swapped else added(left, negated(right))
 
-        def atom(sign: Literal["le", "lt", "eq"], one: Linear) -> Formula:
-            return Formula(kind="atom", atom=Atom(terms=tuple(one[0].items()), constant=one[1], sign=sign, line=tree.line))
+        def atom(sign: Literal["le", "lt", "eq"], form: Linear) -> Formula:
+            return Formula(kind="atom", atom=Atom(terms=tuple(form[0].items()), constant=form[1], sign=sign, line=tree.line))
 
         if tree.head == "!=":
             return Formula(kind="or", parts=(atom("lt", difference), atom("lt", negated(difference))))
@@ -382,32 +382,32 @@ class _Reader:
 
     def _operands(self, items: tuple[Word | SExpression, ...], tree: SExpression) -> list[Linear]:
         """Return terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
-        found: list[Linear] = []
+        terms: list[Linear] = []
         texts = [item.text if isinstance(item, Word) else "(...)" for item in items]
         position = 0
         while position < len(items):
             item, text = items[position], texts[position]
             position += 1
             if isinstance(item, SExpression):
-                found.append(self._term(item))
+                terms.append(self._term(item))
             elif text in self.tensors:
-                inside: list[str] = []
+                indices: list[str] = []
                 if texts[position : position + 1] == ["["]:
                     if "]" not in texts[position:]:
                         raise self._error(item, f"the brackets after {text} are never closed")
                     end = texts.index("]", position)
-                    inside = texts[position + 1 : end]
-                    if any(one != "," for one in inside[1::2]) or (inside and len(inside) % 2 == 0):
+                    indices = texts[position + 1 : end]
+                    if any(comma != "," for comma in indices[1::2]) or (indices and len(indices) % 2 == 0):
                         raise self._error(item, f"the indices of {text} have no commas between them, or more than one")
                     position = end + 1
-                found.append(({self._element(item, inside[::2]): _ONE}, _ZERO))
+                terms.append(({self._element(item, indices[::2]): _ONE}, _ZERO))
             elif (number := self._number(item)) is not None:
-                found.append(({}, number))
+                terms.append(({}, number))
             else:
-                found.append(({self._old_variable(item): _ONE}, _ZERO))
-        if not found:
+                terms.append(({self._old_variable(item): _ONE}, _ZERO))
+        if not terms:
             raise self._error(tree, f"{tree.head} has no operands")
-        return found
+        return terms
 
     def _term(self, tree: SExpression) -> Linear:
         operands = self._operands(tree.items[1:], tree)
@@ -419,10 +419,10 @@ class _Reader:
                 return added(first, *map(negated, rest)) if rest else negated(first)
             case "*":
                 product: Linear = ({}, Fraction(1))
-                for one in operands:
-                    if product[0] and one[0]:
+                for operand in operands:
+                    if product[0] and operand[0]:
                         raise self._unsupported(tree, "a product of two variables is not linear")
-                    product = scaled(one, product[1]) if not product[0] else scaled(product, one[1])
+                    product = scaled(operand, product[1]) if not product[0] else scaled(product, operand[1])
                     if any(abs(part.numerator).bit_length() > MAX_BITS for part in (product[1], *product[0].values())):
                         raise self._unsupported(tree, "this product has too many digits")
                 return product
@@ -431,9 +431,9 @@ class _Reader:
 
     def _number(self, word: Word) -> Fraction | None:
         """Return a word as an exact number, each computed once; None if it is no number."""
-        known = self.numbers.get(word.text)
-        if known is not None:
-            return known
+        cached = self.numbers.get(word.text)
+        if cached is not None:
+            return cached
         match = _NUMBER.fullmatch(word.text)
         if match is None:
             return None
@@ -449,10 +449,10 @@ class _Reader:
             dimensions = f"{word.text} has {len(tensor.shape)} dimensions, one whole number for each"
             raise self._error(word, f"{word.text}[{','.join(indices)}]: {dimensions}")
         flat = 0
-        for size, one in zip(tensor.shape, indices, strict=True):
-            if int(one) >= size:
+        for size, index in zip(tensor.shape, indices, strict=True):
+            if int(index) >= size:
                 raise self._error(word, f"{word.text}[{','.join(indices)}] is outside its shape {list(tensor.shape)}")
-            flat = flat * size + int(one)
+            flat = flat * size + int(index)
         return Variable(network, side, flat)
 
     def _old_variable(self, word: Word) -> Variable:
@@ -467,8 +467,8 @@ class _Reader:
             raise self._error(item, "expected a name: a letter, then letters, digits and underscores")
         return item.text
 
-    def _error(self, at: Word | SExpression, problem: str) -> VnnlibError:
-        return VnnlibError(self.path, at.line, problem)
+    def _error(self, item: Word | SExpression, problem: str) -> VnnlibError:
+        return VnnlibError(self.path, item.line, problem)
 
-    def _unsupported(self, at: Word | SExpression, problem: str) -> VnnlibError:
-        return VnnlibUnsupported(self.path, at.line, problem)
+    def _unsupported(self, item: Word | SExpression, problem: str) -> VnnlibError:
+        return VnnlibUnsupported(self.path, item.line, problem)

@@ -27,12 +27,12 @@ def scalar_network(
     own, shift: for each network (n_j,) the position in u of each of its inputs, and of what is added to it (-1: nothing). No
     position may occur twice in one network: weights would have to be added up.
     """
-    width = 1 + max(int(one.max(initial=-1)) for one in (*own, *shift, passed))
+    width = 1 + max(int(index.max(initial=-1)) for index in (*own, *shift, passed))
     depth = max(len(network.layers) for network in networks)
     layers = [_side_by_side(networks, k, len(passed)) for k in range(depth)]
-    chosen = np.concatenate([*(_selection(o, s, width) for o, s in zip(own, shift, strict=True)), np.eye(width)[passed]])
+    selection = np.concatenate([*(_selection(o, s, width) for o, s in zip(own, shift, strict=True)), np.eye(width)[passed]])
     first = layers[0]
-    layers[0] = Layer(weight=first.weight @ chosen, bias=first.bias, slope=first.slope)  # a sum of one term each: exact
+    layers[0] = Layer(weight=first.weight @ selection, bias=first.bias, slope=first.slope)  # a sum of one term each: exact
     layers.append(_affine(rows, constants))
     return Network(layers=(*layers, *_maximum(len(rows))), link=Link.IDENTITY, source_sha256="")
 
@@ -59,26 +59,26 @@ def _affine(weight: Array, bias: Array) -> Layer:
 def _selection(own: Integers, shift: Integers, width: int) -> Array:
     """(n_j, n): x_j = selection @ u."""
     out = np.zeros((len(own), width))
-    at = np.arange(len(own))
-    out[at, own] = 1.0
-    out[at[shift >= 0], shift[shift >= 0]] = 1.0
+    index = np.arange(len(own))
+    out[index, own] = 1.0
+    out[index[shift >= 0], shift[shift >= 0]] = 1.0
     return out
 
 
 def _maximum(count: int) -> list[Layer]:
     """Return layers for max(t_1 ... t_count), pair by pair; none for a single t."""
     layers: list[Layer] = []
-    above = np.eye(count)  # what the last layer's values become: (values now, values of the last layer)
+    next_weight = np.eye(count)  # what the last layer's values become: (values now, values of the last layer)
     while count > 1:
         pairs, odd = divmod(count, 2)
-        kept = pairs + odd
-        weight, slope = np.zeros((pairs + kept, count)), np.zeros(pairs + kept)
-        at = np.arange(pairs)
-        weight[at, 2 * at], weight[at, 2 * at + 1] = 1.0, -1.0
-        weight[pairs + at, 2 * at + 1] = 1.0
+        remaining = pairs + odd
+        weight, slope = np.zeros((pairs + remaining, count)), np.zeros(pairs + remaining)
+        index = np.arange(pairs)
+        weight[index, 2 * index], weight[index, 2 * index + 1] = 1.0, -1.0
+        weight[pairs + index, 2 * index + 1] = 1.0
         if odd:
             weight[-1, -1] = 1.0
         slope[pairs:] = 1.0
-        layers.append(Layer(weight=weight @ above, bias=np.zeros(len(slope)), slope=slope))
-        count, above = kept, np.concatenate([np.eye(kept, pairs), np.eye(kept)], axis=1)
-    return [*layers, _affine(above, np.zeros(1))] if layers else []
+        layers.append(Layer(weight=weight @ next_weight, bias=np.zeros(len(slope)), slope=slope))
+        count, next_weight = remaining, np.concatenate([np.eye(remaining, pairs), np.eye(remaining)], axis=1)
+    return [*layers, _affine(next_weight, np.zeros(1))] if layers else []

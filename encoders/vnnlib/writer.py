@@ -85,9 +85,9 @@ def version_2(query: TwinQuery, comments: Sequence[str]) -> str:
     lines += [f"(assert (== (+ {' '.join(f'X_f[0,{i}]' for i in block)}) 1.0))" for block in query.blocks]
     second = {int(i): f"X_f[0,{i}]" for i in range(n)}
     second |= {int(i): decimal(value) for i, value in zip(query.own, query.own_value, strict=True)}
-    second |= {int(i): f"(+ X_f[0,{i}] {decimal(by)})" for i, by in zip(query.shift, query.shift_value, strict=True) if by}
+    second |= {int(i): f"(+ X_f[0,{i}] {decimal(shift)})" for i, shift in zip(query.shift, query.shift_value, strict=True) if shift}
     lines += [f"(assert (== X_g[0,{i}] {value}))" for i, value in sorted(second.items())]
-    lines += [f"(assert {_above(query, *one)})" for one in zip(query.rows, query.constants, query.closed, strict=True)]
+    lines += [f"(assert {_above(query, *row)})" for row in zip(query.rows, query.constants, query.closed, strict=True)]
     return _text(comments, lines)
 
 

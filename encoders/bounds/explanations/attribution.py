@@ -120,22 +120,22 @@ def _cosine(first: Attributions, i: int, second: Attributions, j: int) -> float:
     size, size2 = np.abs(c).sum() + np.abs(v).sum(), np.abs(c2).sum() + np.abs(v2).sum()
     slack = 64 * factor(len(c) + len(v) + len(v2)) * (size * size2 + ratio * size**2 + size2**2 / ratio) + TINY
     slack += 2 * (first.rest[i] * norm2 + second.rest[j] * norm)
-    across, within, across2, within2 = v @ c2, ratio * (v @ c), v2 @ c, (v2 @ c2) / ratio
+    cross_i, own_i, cross_j, own_j = v @ c2, ratio * (v @ c), v2 @ c, (v2 @ c2) / ratio
     dot = float(c @ c2)
 
     def smallest(kappa: Array) -> Array:
         """Return F (K,) for kappa (K,)."""
-        linear = np.abs(across - kappa[:, None] * within).sum(axis=1) + np.abs(across2 - kappa[:, None] * within2).sum(axis=1)
+        linear = np.abs(cross_i - kappa[:, None] * own_i).sum(axis=1) + np.abs(cross_j - kappa[:, None] * own_j).sum(axis=1)
         acute = radius * radius2 + kappa * (ratio * radius**2 + radius2**2 / ratio) / 2
         quadratic = np.where(kappa >= 0, acute, (1 - kappa) * radius * radius2)
         return np.asarray(dot - kappa * norm * norm2 - linear - quadratic * (1 + factor(0)) - slack)
 
     best, score, step = -1.0, 1.0, 1.0
     for _ in range(ROUNDS):
-        tried = 1 - 2 * (score - step * np.linspace(0.0, 1.0, GRID)) ** 2
-        proved = np.flatnonzero((smallest(tried) >= 0) & (tried <= 1))
-        if len(proved):
-            best, score = float(tried[proved[-1]]), score - step * float(proved[-1]) / (GRID - 1)
+        candidates = 1 - 2 * (score - step * np.linspace(0.0, 1.0, GRID)) ** 2
+        valid = np.flatnonzero((smallest(candidates) >= 0) & (candidates <= 1))
+        if len(valid):
+            best, score = float(candidates[valid[-1]]), score - step * float(valid[-1]) / (GRID - 1)
         step /= GRID - 1
     return best
 
@@ -146,10 +146,10 @@ def _multiplied(centre: Array, generator: Array, error: Array, d: Array, reach: 
     total = np.abs(centre) + np.abs(generator).sum(axis=0) + error
     generous = 1 + factor(len(generator))
     rest = (size * (error + 16 * UNIT * total) + TINY) * generous
-    moved = reach * total * generous
-    along = np.flatnonzero(moved)
-    axes = np.zeros((len(along), len(d)))
-    axes[np.arange(len(along)), along] = moved[along]
+    widths = reach * total * generous
+    moving = np.flatnonzero(widths)
+    axes = np.zeros((len(moving), len(d)))
+    axes[np.arange(len(moving)), moving] = widths[moving]
     v = np.concatenate([d * generator, axes])
     if len(v) > GENERATORS:
         order = np.argsort(-np.abs(v).sum(axis=1), kind="stable")
@@ -160,8 +160,8 @@ def _multiplied(centre: Array, generator: Array, error: Array, d: Array, reach: 
 
 def _norms(c: Array, v: Array, rest: Array) -> tuple[float, float, float]:
     """Return |rest|, R and L."""
-    outside = float(np.linalg.norm(rest)) * (1 + factor(len(c)))
+    remainder = float(np.linalg.norm(rest)) * (1 + factor(len(c)))
     hull = np.abs(v).sum(axis=0)
-    lost = 2 * factor(len(c) + len(v) ** 2) * float(hull @ hull) + TINY
-    radius = float(np.sqrt(np.abs(v @ v.T).sum() + lost)) * (1 + factor(0)) + outside
-    return outside, radius, float(np.linalg.norm(c)) * (1 - factor(len(c))) - radius * (1 + factor(0))
+    rounding = 2 * factor(len(c) + len(v) ** 2) * float(hull @ hull) + TINY
+    radius = float(np.sqrt(np.abs(v @ v.T).sum() + rounding)) * (1 + factor(0)) + remainder
+    return remainder, radius, float(np.linalg.norm(c)) * (1 - factor(len(c))) - radius * (1 + factor(0))

@@ -75,15 +75,15 @@ class Masks:
         """Return the masks from the shares of a slice (S, n) on which a neuron is surely on, and surely off; 1: exactly all of
         it."""
         rest = 1 - slope
-        least = np.where(on >= 1, 1.0, np.where(off >= 1, 0.0, np.maximum(on - TIME, 0.0)))
-        most = np.where(off >= 1, 0.0, np.where(on >= 1, 1.0, np.minimum(1 - off + TIME, 1.0)))
-        share = (least + most) / 2
+        lowest = np.where(on >= 1, 1.0, np.where(off >= 1, 0.0, np.maximum(on - TIME, 0.0)))
+        highest = np.where(off >= 1, 0.0, np.where(on >= 1, 1.0, np.minimum(1 - off + TIME, 1.0)))
+        share = (lowest + highest) / 2
         centre = np.where((on >= 1) | (off >= 1), np.where(on >= 1, 1.0, slope), slope + rest * share)
         low, high = np.where(on >= 1, 1.0, slope), np.where(off >= 1, slope, 1.0)
         up, down = high - centre, centre - low
-        chord = np.maximum(least * up + (1 - least) * down, most * up + (1 - most) * down)
+        chord = np.maximum(lowest * up + (1 - lowest) * down, highest * up + (1 - highest) * down)
         unsure = ((on < 1) & (off < 1)) * (slope < 1)
-        rho = unsure * (rest * (most - least) / 2 + TIME)
+        rho = unsure * (rest * (highest - lowest) / 2 + TIME)
         return cls(centre=centre, high=high, rho=rho, kappa=unsure * (chord + TIME), most=unsure * np.maximum(up, down))
 
 
@@ -194,10 +194,10 @@ def _first_forms(layer: Layer, paths: _Paths, middle: Array, radius: Array, movi
 
 def _masks(forms: Forms, error: Array, lower: Array, upper: Array, slope: Array) -> Masks:
     """Return masks (S, n) from the forms, (lower, upper) bounds and rounding errors (S, n) of the pre-activations."""
-    least = forms.lower[:, :, -1] - np.abs(forms.lower[:, :, :-2]).sum(axis=2)
-    most = forms.upper[:, :, -1] + np.abs(forms.upper[:, :, :-2]).sum(axis=2)
-    on = _share(least.T - error, forms.lower[:, :, -2].T)
-    off = _share(-most.T - error, -forms.upper[:, :, -2].T)
+    lowest = forms.lower[:, :, -1] - np.abs(forms.lower[:, :, :-2]).sum(axis=2)
+    highest = forms.upper[:, :, -1] + np.abs(forms.upper[:, :, :-2]).sum(axis=2)
+    on = _share(lowest.T - error, forms.lower[:, :, -2].T)
+    off = _share(-highest.T - error, -forms.upper[:, :, -2].T)
     return Masks.of(np.where(lower > 0, 1.0, np.minimum(on, 1 - TIME)), np.where(upper < 0, 1.0, np.minimum(off, 1 - TIME)), slope)
 
 
@@ -221,9 +221,9 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
         mask, layer = masks[k], layers[k]
         size = length[:, None] * (mask.rho * np.abs(h) + mask.kappa * radius)
         if k:
-            at, neuron = np.nonzero(size)
-            generators.append(_pulled(layers, masks, k, at, neuron) * size[at, neuron][:, None])
-            owners.append(at // per_box)
+            piece, neuron = np.nonzero(size)
+            generators.append(_pulled(layers, masks, k, piece, neuron) * size[piece, neuron][:, None])
+            owners.append(piece // per_box)
             radius = (mask.high * radius + mask.most * np.abs(h)) @ np.abs(layer.weight)
         else:  # the same directions on all slices
             total = size.reshape(boxes, per_box, -1).sum(axis=1)
@@ -239,10 +239,10 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
     return centre, generator[order], owner[order]
 
 
-def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, at: Integers, neuron: Integers) -> Array:
-    """Return columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `at`."""
+def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, piece: Integers, neuron: Integers) -> Array:
+    """Return columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `piece`."""
     row = layers[k].weight[neuron]
-    clock.spend(len(at) * sum(layer.weight.size for layer in layers[:k]))
+    clock.spend(len(piece) * sum(layer.weight.size for layer in layers[:k]))
     for below in range(k - 1, -1, -1):
-        row = (row * masks[below].centre[at]) @ layers[below].weight
+        row = (row * masks[below].centre[piece]) @ layers[below].weight
     return row

@@ -77,19 +77,19 @@ def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
     out = relu_difference_lines(below).leaky(layer.bend)
     if len(index):
         lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
-        around = slope_bounds(q * lowest[..., index], q * highest[..., index])
-        curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
+        slopes = slope_bounds(q * lowest[..., index], q * highest[..., index])
+        curves = _around(*slopes, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
         out = _merged(index, out, curves)
     for kind, index in layer.groups():
-        around = shapes.apart(kind, below.columns(index))
-        out = _merged(index, out, _around(*around, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
+        slopes = shapes.apart(kind, below.columns(index))
+        out = _merged(index, out, _around(*slopes, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
     return out
 
 
-def _around(least: Array, most: Array, factor: Array | float, low: Array, high: Array) -> tuple[Array, ...]:
+def _around(flattest: Array, steepest: Array, factor: Array | float, low: Array, high: Array) -> tuple[Array, ...]:
     """Return lines around factor times all values between least Delta and most Delta, in the order of the fields."""
-    up_slope, up_constant = _chord_above(least, most, low, high)
-    low_slope, mirrored = _chord_above(least, most, -high, -low)  # D Delta is odd in Delta
+    up_slope, up_constant = _chord_above(flattest, steepest, low, high)
+    low_slope, mirrored = _chord_above(flattest, steepest, -high, -low)  # D Delta is odd in Delta
     return factor * low_slope, -factor * mirrored, factor * up_slope, factor * up_constant
 
 
@@ -100,13 +100,13 @@ def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Line
     return straight
 
 
-def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
+def _chord_above(flattest: Array, steepest: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Return a line above  max(least Delta, most Delta)  for Delta in [low, high], least <= most: convex, so ends suffice."""
-    at_low = np.where(low >= 0, most, least) * low
-    at_high = np.where(high >= 0, most, least) * high
+    at_low = np.where(low >= 0, steepest, flattest) * low
+    at_high = np.where(high >= 0, steepest, flattest) * high
     width = high - low
-    slope = np.divide(at_high - at_low, width, out=np.array(most), where=(low < 0) & (high > 0) & (width > 0))
-    slope = np.where(high <= 0, least, np.clip(slope, least, most))
+    slope = np.divide(at_high - at_low, width, out=np.array(steepest), where=(low < 0) & (high > 0) & (width > 0))
+    slope = np.where(high <= 0, flattest, np.clip(slope, flattest, steepest))
     constant = np.maximum(at_low - slope * low, at_high - slope * high)
     # If one line suffices, it goes through 0 exactly; else there are three roundings. A NaN end stays NaN.
     single = (low >= 0) | (high <= 0)
@@ -119,12 +119,12 @@ def line_above(low: Array, high: Array) -> tuple[Array, Array]:
     width = high - low
     chord = np.divide(at_high - at_low, width, out=np.zeros_like(width), where=(width > 0) & np.isfinite(width))
     touch = np.clip((low + high) / 2, 0.0, FAR)
-    mixed = np.nonzero((low < 0) & (high > 0))
-    if len(mixed[0]):
-        touch[mixed] = _touching(low[mixed], np.minimum(high[mixed], FAR))
+    crossing = np.nonzero((low < 0) & (high > 0))
+    if len(crossing[0]):
+        touch[crossing] = _touching(low[crossing], np.minimum(high[crossing], FAR))
     tangent = 1 - np.square(tanh(touch))
-    through = (high <= 0) | ((low < 0) & (touch >= high))
-    slope = np.clip(np.where(through, chord, tangent), 0.0, 1.0)
+    is_chord = (high <= 0) | ((low < 0) & (touch >= high))
+    slope = np.clip(np.where(is_chord, chord, tangent), 0.0, 1.0)
     return slope, _intercept(slope, touch, low, high)
 
 
@@ -142,19 +142,19 @@ def _touching(low: Array, high: Array) -> Array:
 
 def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
     """Return a bound above  T(t) - slope t  on [low, high], for any slope in [0, 1] and touch in [0, 20]: see the module."""
-    none = np.full_like(slope, -np.inf)
-    least, most = slope_bounds(touch, touch)
+    unbounded = np.full_like(slope, -np.inf)
+    flattest, steepest = slope_bounds(touch, touch)
     at_touch = tanh_bounds(touch)[1]
-    convex = np.where(low < 0, tanh_bounds(low)[1] - slope * low, none)
-    convex = np.maximum(convex, np.where(high <= 0, tanh_bounds(high)[1] - slope * high, none))
-    concave = none
+    convex = np.where(low < 0, tanh_bounds(low)[1] - slope * low, unbounded)
+    convex = np.maximum(convex, np.where(high <= 0, tanh_bounds(high)[1] - slope * high, unbounded))
+    concave = unbounded
     for end in (np.clip(low, 0.0, FAR), np.clip(high, 0.0, FAR)):
-        away = end - touch
-        concave = np.maximum(concave, at_touch + np.where(away > 0, most, least) * away - slope * end)
-    concave = np.maximum(concave, np.where(high > FAR, 1 - FAR * slope, none))
-    found = np.maximum(convex, np.where(high > 0, concave, none))
+        distance = end - touch
+        concave = np.maximum(concave, at_touch + np.where(distance > 0, steepest, flattest) * distance - slope * end)
+    concave = np.maximum(concave, np.where(high > FAR, 1 - FAR * slope, unbounded))
+    bound = np.maximum(convex, np.where(high > 0, concave, unbounded))
     # Numbers of up to 41 in size, five roundings; and where T is convex, slope t, which may be of any size.
-    return np.asarray(found + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high)))
+    return np.asarray(bound + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,7 +180,7 @@ class PairLines:
     def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:
         index, q, _, _ = smooth(layer)
         low, high, low_prime, high_prime, sigma = (
-            q * one[..., index] for one in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime, shift)
+            q * end[..., index] for end in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime, shift)
         )
         width = (high - low) / CELLS
         points = [low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high]
@@ -190,55 +190,55 @@ class PairLines:
             # the hundredth covers the rounding of sigma and of the ends of t - sigma
             steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
             own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
-            others=[(at, shapes.pairs(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
+            others=[(units, shapes.pairs(kind, bounds.columns(units), shift[..., units])) for kind, units in layer.groups()],
         )
 
-    def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """Return a line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
+    def under(self, p: Array, p_prime: Array, box: Any) -> tuple[Array, Array, Array]:
+        """Return a line in a for every row of p and p' (..., m) over the boxes `box`: slope, constant and gap, shaped as p."""
         layer, (index, q, half, c) = self.layer, smooth(self.layer)
         slope, constant, gap = np.zeros(p.shape), np.zeros(p.shape), np.zeros(p.shape)
         if not layer.smooth.all():
-            rest, shift = 1 - layer.bend, self.shift[at]
-            slope, constant, gap = hinge(rest * p, rest * p_prime, shift, self.bounds.take(at))
+            rest, shift = 1 - layer.bend, self.shift[box]
+            slope, constant, gap = hinge(rest * p, rest * p_prime, shift, self.bounds.take(box))
             constant = constant - layer.bend * p_prime * shift
             slope = slope + layer.bend * (p + p_prime)
         if len(index):
-            m, k, lost = self._under_curves(half * p[..., index], half * p_prime[..., index], at)
+            m, k, gap_part = self._under_curves(half * p[..., index], half * p_prime[..., index], box)
             slope[..., index] = q * m
             constant[..., index] = k + c * (p + p_prime)[..., index]
-            gap[..., index] = lost
+            gap[..., index] = gap_part
         for index, pairs in self.others:
-            m, k, lost = pairs.under(p[..., index], p_prime[..., index], at)
-            slope[..., index], constant[..., index], gap[..., index] = m, k, lost
+            m, k, gap_part = pairs.under(p[..., index], p_prime[..., index], box)
+            slope[..., index], constant[..., index], gap[..., index] = m, k, gap_part
         return slope, constant, gap
 
-    def _under_curves(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
+    def _under_curves(self, p: Array, p_prime: Array, box: Any) -> tuple[Array, Array, Array]:
         """Return a line under h(t) = p T(t) + p' T(t - sigma): by cells, or by both copies' own lines if higher at the middle."""
-        points, size = [t[at] for t in self.points], self.size[at]
-        low, high, sigma = points[0], points[-1], self.own[1][1][at]
+        points, size = [t[box] for t in self.points], self.size[box]
+        low, high, sigma = points[0], points[-1], self.own[1][1][box]
         middle, width = (low + high) / 2, (high - low) / CELLS
-        values = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]
+        values = [p * first[box] + p_prime * second[box] for first, second in zip(self.first, self.second, strict=True)]
         limit = np.abs(p) + np.abs(p_prime)
         slope = np.clip(shapes.hull_slope(values, width, TIE * limit), -limit, limit)
         constant = np.min([value - slope * point for value, point in zip(values, points, strict=True)], axis=0)
         cell = width * (1 + 2.0**-30) + 4 * UNIT * size
-        curvature = _curvature(p, p_prime, sigma, self.steepest[at])
+        curvature = _curvature(p, p_prime, sigma, self.steepest[box])
         constant = constant - cell * cell / 8 * curvature - limit * (2 * ERROR + 16 * UNIT * size)
-        apart, away = np.zeros_like(slope), np.zeros_like(slope)
-        for weight, (lines, moved) in zip((p, p_prime), self.own, strict=True):
-            m, k = lines.take(at).times(weight)
-            apart, away = apart + m, away + k - m * moved[at]
-        better = apart * middle + away > slope * middle + constant + TIE * limit
-        slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
+        own_slope, own_constant = np.zeros_like(slope), np.zeros_like(slope)
+        for weight, (lines, shift) in zip((p, p_prime), self.own, strict=True):
+            m, k = lines.take(box).times(weight)
+            own_slope, own_constant = own_slope + m, own_constant + k - m * shift[box]
+        better = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
+        slope, constant = np.where(better, own_slope, slope), np.where(better, own_constant, constant)
         return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 
 def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array:
     """Return an upper bound of |h''|."""
     second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
-    shared = np.where(p * p_prime < 0, np.sign(p) * np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
-    alone = np.abs(p - shared) + np.abs(p_prime + shared)
-    return np.asarray((np.abs(shared) * np.minimum(np.abs(sigma) * third, 2 * second) + alone * second) * (1 + 2.0**-30))
+    common = np.where(p * p_prime < 0, np.sign(p) * np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
+    rest = np.abs(p - common) + np.abs(p_prime + common)
+    return np.asarray((np.abs(common) * np.minimum(np.abs(sigma) * third, 2 * second) + rest * second) * (1 + 2.0**-30))
 
 
 def _lines(low: Array, high: Array) -> Lines:
@@ -268,8 +268,8 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
     if len(index):  # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
         y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
         y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
-    for kind, at in layer.groups():
-        y_low[..., at], y_high[..., at] = shapes.values(kind, low[..., at], high[..., at])
+    for kind, neurons in layer.groups():
+        y_low[..., neurons], y_high[..., neurons] = shapes.values(kind, low[..., neurons], high[..., neurons])
     return y_low, y_high
 
 
@@ -279,8 +279,8 @@ def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Ar
     d_low, d_high = (np.array(end) for end in straight)
     if len(index):
         d_low[..., index], d_high[..., index] = _tanh_difference(below.columns(index), q, p)
-    for kind, at in layer.groups():
-        d_low[..., at], d_high[..., at] = shapes.difference(kind, below.columns(at))
+    for kind, neurons in layer.groups():
+        d_low[..., neurons], d_high[..., neurons] = shapes.difference(kind, below.columns(neurons))
     return d_low, d_high
 
 
@@ -290,22 +290,22 @@ def _tanh_difference(below: LayerBounds, q: Array, p: Array) -> tuple[Array, Arr
         q * getattr(below, name)
         for name in ("lower", "upper", "lower_prime", "upper_prime", "delta_lower", "delta_upper")
     )
-    least, most = slope_bounds(np.minimum(t_low, other_low), np.maximum(t_high, other_high))
-    low = np.where(delta_low >= 0, least, most) * delta_low
-    high = np.where(delta_high >= 0, most, least) * delta_high
+    flattest, steepest = slope_bounds(np.minimum(t_low, other_low), np.maximum(t_high, other_high))
+    low = np.where(delta_low >= 0, flattest, steepest) * delta_low
+    high = np.where(delta_high >= 0, steepest, flattest) * delta_high
     at_low, at_high = tanh_bounds(t_low), tanh_bounds(t_high)
     low = np.maximum(low, at_low[0] - tanh_bounds(other_high)[1])
     high = np.minimum(high, at_high[1] - tanh_bounds(other_low)[0])
-    found = []
+    ends_found = []
     for side, delta in ((0, delta_low), (1, delta_high)):
         slack = 4 * UNIT * (np.abs(t_low) + np.abs(t_high) + np.abs(delta))  # t - delta is rounded
-        ends = [at[side] - tanh_bounds(t - delta)[1 - side] for at, t in ((at_low, t_low), (at_high, t_high))]
+        ends = [value[side] - tanh_bounds(t - delta)[1 - side] for value, t in ((at_low, t_low), (at_high, t_high))]
         inside = (t_low - slack <= delta / 2) & (delta / 2 <= t_high + slack)
-        found.append(([*ends, np.where(inside, 2 * tanh_bounds(delta / 2)[side], ends[0])], slack))
-    low = np.maximum(low, np.min(found[0][0], axis=0) - found[0][1])
-    high = np.minimum(high, np.max(found[1][0], axis=0) + found[1][1])
-    same = (delta_low == 0) & (delta_high == 0)  # exact only if no difference reaches the neuron
-    return np.where(same, 0.0, p * _outward(low, -1.0)), np.where(same, 0.0, p * _outward(high, 1.0))
+        ends_found.append(([*ends, np.where(inside, 2 * tanh_bounds(delta / 2)[side], ends[0])], slack))
+    low = np.maximum(low, np.min(ends_found[0][0], axis=0) - ends_found[0][1])
+    high = np.minimum(high, np.max(ends_found[1][0], axis=0) + ends_found[1][1])
+    equal = (delta_low == 0) & (delta_high == 0)  # exact only if no difference reaches the neuron
+    return np.where(equal, 0.0, p * _outward(low, -1.0)), np.where(equal, 0.0, p * _outward(high, 1.0))
 
 
 def _outward(value: Array, sign: float) -> Array:

@@ -58,8 +58,8 @@ def shaped(t: Array, kind: Curve) -> tuple[Array, Array]:
 
 def _at(kind: Curve, *points: Array) -> list[tuple[Array, Array]]:
     """Return T and T' at several points (..., n) of each interval, at once."""
-    found, slope = shaped(np.stack(points), kind)
-    return list(zip(found, slope, strict=True))
+    value, slope = shaped(np.stack(points), kind)
+    return list(zip(value, slope, strict=True))
 
 
 def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
@@ -68,9 +68,9 @@ def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
         return squares.values(low, high)
     (at_low, _), (at_high, _) = _at(kind, low, high)
     lowest = (low <= kind.shape.lowest) & (kind.shape.lowest <= high)
-    least = np.where(lowest, kind.shape.least, np.minimum(at_low, at_high))
+    low_value = np.where(lowest, kind.shape.least, np.minimum(at_low, at_high))
     error = ERROR * (1 + np.maximum(np.abs(low), np.abs(high)))
-    return least - error, np.maximum(at_low, at_high) + error
+    return low_value - error, np.maximum(at_low, at_high) + error
 
 
 def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
@@ -78,11 +78,11 @@ def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     (_, at_low), (_, at_high) = _at(kind, low, high)
     shape = kind.shape
     first, second = (low <= shape.z1) & (shape.z1 <= high), (low <= shape.z2) & (shape.z2 <= high)
-    least = np.where(first, shape.slopes[0], np.minimum(at_low, at_high))
-    most = np.where(second, shape.slopes[1], np.maximum(at_low, at_high))
+    lower = np.where(first, shape.slopes[0], np.minimum(at_low, at_high))
+    upper = np.where(second, shape.slopes[1], np.maximum(at_low, at_high))
     if shape.kink:  # at a joint that is an end, T' is that to its right, and T' beyond it lies between these
-        least, most = np.where(second, np.minimum(least, shape.rise), least), np.where(first, np.maximum(most, 0.0), most)
-    return least - ERROR, most + ERROR
+        lower, upper = np.where(second, np.minimum(lower, shape.rise), lower), np.where(first, np.maximum(upper, 0.0), upper)
+    return lower - ERROR, upper + ERROR
 
 
 def apart(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
@@ -98,9 +98,9 @@ def difference(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
     products = [slope * delta for slope in apart(kind, bounds) for delta in (bounds.delta_lower, bounds.delta_upper)]
     low = np.maximum(np.minimum.reduce(products), first[0] - second[1])
     high = np.minimum(np.maximum.reduce(products), first[1] - second[0])
-    same = (bounds.delta_lower == 0) & (bounds.delta_upper == 0)  # exact only if no difference reaches the neuron
+    equal = (bounds.delta_lower == 0) & (bounds.delta_upper == 0)  # exact only if no difference reaches the neuron
     low, high = low - 4 * UNIT * np.abs(low) - TINY, high + 4 * UNIT * np.abs(high) + TINY
-    return np.where(same, 0.0, low), np.where(same, 0.0, high)
+    return np.where(equal, 0.0, low), np.where(equal, 0.0, high)
 
 
 def lines(kind: Curve, low: Array, high: Array) -> Lines:
@@ -117,22 +117,22 @@ def _above(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     start, end = np.array(low), np.array(high)
     if np.isfinite(z2):
         end[low >= z2] = low[low >= z2]
-        at = (low < z2) & (high > z2)
-        end[at] = _touch(kind, RIGHT, low[at], np.full(int(at.sum()), z2), high[at])
+        crossing = (low < z2) & (high > z2)
+        end[crossing] = _touch(kind, RIGHT, low[crossing], np.full(int(crossing.sum()), z2), high[crossing])
     if np.isfinite(z1):
         start[high <= z1] = high[high <= z1]
-        at = (low < z1) & (high > z1)
-        start[at] = _touch(kind, LEFT, high[at], np.full(int(at.sum()), np.nextafter(z1, -np.inf)), low[at])
+        crossing = (low < z1) & (high > z1)
+        start[crossing] = _touch(kind, LEFT, high[crossing], np.full(int(crossing.sum()), np.nextafter(z1, -np.inf)), low[crossing])
     tangent = ((high > z2) & (middle >= end)) | ((low < z1) & (middle <= start))
     slope = _slope(kind, start, end, middle, tangent, (low, high))
     ends = (low, high, np.clip(z1, low, high), np.clip(z2, low, high))
-    constant = np.maximum.reduce([at - slope * t for t, (at, _) in zip(ends, _at(kind, *ends), strict=True)])
-    for some, left, right, touch in (
+    constant = np.maximum.reduce([value - slope * t for t, (value, _) in zip(ends, _at(kind, *ends), strict=True)])
+    for mask, left, right, touch in (
         (low < z1, low, np.minimum(high, np.nextafter(z1, -np.inf)), start), (high > z2, np.maximum(low, z2), high, end)
     ):
-        if some.any():
+        if mask.any():
             parts = (slope, np.where(tangent, middle, touch), left, right)
-            constant[some] = np.maximum(constant[some], _tangent(kind, 1.0, *(part[some] for part in parts)))
+            constant[mask] = np.maximum(constant[mask], _tangent(kind, 1.0, *(part[mask] for part in parts)))
     return slope, constant + 4 * ERROR * (1 + np.abs(low) + np.abs(high))
 
 
@@ -141,47 +141,47 @@ def _below(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     left, right = np.clip(z1, low, high), np.clip(np.nextafter(z2, -np.inf), low, high)
     core = left < right
     first, second = np.array(left), np.array(right)
-    for touch, some, through, near, far in (
+    for touch, mask, anchor, near, far in (
         (first, core & (low < z1), low, left, right), (second, core & (high > z2), high, right, left)
     ):
-        if some.any():
-            touch[some] = _touch(kind, CORE, through[some], near[some], far[some])
+        if mask.any():
+            touch[mask] = _touch(kind, CORE, anchor[mask], near[mask], far[mask])
     fits = core & (first < second)
     tangent = fits & (first <= middle) & (middle <= second)
     start, end = np.where(fits & (middle > second), second, low), np.where(fits & (middle < first), first, high)
     slope = _slope(kind, start, end, middle, tangent, (low, high))
     ends = (low, high, left, np.clip(z2, low, high))
-    constant = np.minimum.reduce([at - slope * t for t, (at, _) in zip(ends, _at(kind, *ends), strict=True)])
+    constant = np.minimum.reduce([value - slope * t for t, (value, _) in zip(ends, _at(kind, *ends), strict=True)])
     touch = np.where(fits, np.clip(middle, first, second), _where(kind, CORE, slope))
-    most = -_tangent(kind, -1.0, slope, touch, left, right)
-    constant = np.where(core, np.minimum(constant, most), constant)
+    highest = -_tangent(kind, -1.0, slope, touch, left, right)
+    constant = np.where(core, np.minimum(constant, highest), constant)
     return slope, constant - 4 * ERROR * (1 + np.abs(low) + np.abs(high))
 
 
 def _slope(kind: Curve, start: Array, end: Array, middle: Array, tangent: Booleans, around: tuple[Array, Array]) -> Array:
     """Return the slope of the tangent at the middle, or of the chord from start to end, clipped to the slopes `around`."""
-    (at_start, _), (at_end, _), (_, there) = _at(kind, start, end, middle)
-    slope = np.divide(at_end - at_start, end - start, out=np.array(there), where=~tangent & (end > start))
+    (at_start, _), (at_end, _), (_, tangent_slope) = _at(kind, start, end, middle)
+    slope = np.divide(at_end - at_start, end - start, out=np.array(tangent_slope), where=~tangent & (end > start))
     return np.asarray(np.clip(slope, *slopes(kind, *around)))
 
 
-def _tangent(kind: Curve, sign: float, slope: Array, at: Array, left: Array, right: Array) -> Array:
+def _tangent(kind: Curve, sign: float, slope: Array, touch: Array, left: Array, right: Array) -> Array:
     """Return a bound above  sign (T(t) - slope t)  on [left, right], where sign T is concave, up to rounding."""
-    at = np.clip(at, left, right)
-    (at_left, first), (at_right, last), (there, steep) = _at(kind, left, right, at)
+    touch = np.clip(touch, left, right)
+    (at_left, first), (at_right, last), (value, touch_slope) = _at(kind, left, right, touch)
     ends = np.maximum(sign * (at_left - slope * left), sign * (at_right - slope * right))
-    rise = steep - slope
-    inside = sign * (there - slope * at) + np.maximum(sign * rise * (left - at), sign * rise * (right - at))
-    return np.where((sign * (first - slope) <= 0) | (sign * (last - slope) >= 0), ends, np.maximum(ends, inside))
+    rise = touch_slope - slope
+    tangent = sign * (value - slope * touch) + np.maximum(sign * rise * (left - touch), sign * rise * (right - touch))
+    return np.where((sign * (first - slope) <= 0) | (sign * (last - slope) >= 0), ends, np.maximum(ends, tangent))
 
 
-def _touch(kind: Curve, part: int, through: Array, near: Array, far: Array) -> Array:
-    """Return about where the line through (through, T) touches T in one part, between near (next to `through`) and far."""
-    (at, _), (at_near, s_near), (at_far, s_far) = _at(kind, through, near, far)
-    sign = np.where(part == CORE, -1.0, 1.0) * np.where(near >= through, 1.0, -1.0)
+def _touch(kind: Curve, part: int, anchor: Array, near: Array, far: Array) -> Array:
+    """Return about where the line through (through, T) touches T in one part, between near (next to `anchor`) and far."""
+    (base, _), (at_near, s_near), (at_far, s_far) = _at(kind, anchor, near, far)
+    sign = np.where(part == CORE, -1.0, 1.0) * np.where(near >= anchor, 1.0, -1.0)
 
     def chord(t: Array, value: Array) -> Array:
-        return np.divide(value - at, t - through, out=np.zeros_like(t), where=t != through)
+        return np.divide(value - base, t - anchor, out=np.zeros_like(t), where=t != anchor)
 
     low, high = np.minimum(near, far), np.maximum(near, far)
     touch = (near + far) / 2
@@ -193,8 +193,8 @@ def _touch(kind: Curve, part: int, through: Array, near: Array, far: Array) -> A
 
 def _where(kind: Curve, part: int, slope: Array) -> Array:
     """Return about where T' equals `slope` in a part of T; the nearest end of the part if it does nowhere."""
-    points, known = _nodes(kind, part)
-    return np.asarray(np.interp(slope, known, points))
+    points, slopes = _nodes(kind, part)
+    return np.asarray(np.interp(slope, slopes, points))
 
 
 @cache
@@ -203,8 +203,8 @@ def _nodes(kind: Curve, part: int) -> tuple[Array, Array]:
     shape = kind.shape
     low = max((-np.inf, shape.z1, shape.z2)[part], -NEAR)
     high = min((np.nextafter(shape.z1, -np.inf), np.nextafter(shape.z2, -np.inf), np.inf)[part], NEAR)
-    inside = np.arange(np.ceil(low * NODES), np.floor(high * NODES) + 1) / NODES
-    points = np.unique(np.concatenate([[low], inside, [high]]))
+    inner = np.arange(np.ceil(low * NODES), np.floor(high * NODES) + 1) / NODES
+    points = np.unique(np.concatenate([[low], inner, [high]]))
     slope = shaped(points, kind)[1]
     return (points, np.maximum.accumulate(slope)) if part == CORE else (points[::-1], np.maximum.accumulate(slope[::-1]))
 
@@ -232,35 +232,35 @@ class ShapePairs:
         points = [low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high]
         size = np.abs(low) + np.abs(high) + np.abs(shift)
         lowest, highest = np.minimum(low, bounds.lower_prime), np.maximum(high, bounds.upper_prime)
-        least, most = slopes(kind, lowest, highest)
+        flattest, steepest = slopes(kind, lowest, highest)
         cell = width * (1 + 2.0**-30) + 4 * UNIT * size
         step = shape.kink * sum(((lowest <= z) & (z <= highest)).astype(np.float64) for z in (shape.z1, shape.z2))
-        moved = np.abs(shift) * (1 + 2.0**-30)
-        bend = np.minimum(moved * shape.twist, 2 * shape.bend) if np.isfinite(shape.twist) else 2 * shape.bend
-        shared = cell * np.minimum(cell * bend / 8, moved * shape.bend / 2) + step * np.minimum(cell / 2, moved)
+        distance = np.abs(shift) * (1 + 2.0**-30)
+        curvature = np.minimum(distance * shape.twist, 2 * shape.bend) if np.isfinite(shape.twist) else 2 * shape.bend
+        shared = cell * np.minimum(cell * curvature / 8, distance * shape.bend / 2) + step * np.minimum(cell / 2, distance)
         return cls(
-            points=points, first=[at for at, _ in _at(kind, *points)],
-            second=[at for at, _ in _at(kind, *(t - shift for t in points))], away=shift,
-            alone=cell * np.minimum(cell * shape.bend / 8 + step / 4, (most - least) / 4),
-            shared=np.minimum(shared, cell * (most - least) / 2), size=size,
+            points=points, first=[value for value, _ in _at(kind, *points)],
+            second=[value for value, _ in _at(kind, *(t - shift for t in points))], away=shift,
+            alone=cell * np.minimum(cell * shape.bend / 8 + step / 4, (steepest - flattest) / 4),
+            shared=np.minimum(shared, cell * (steepest - flattest) / 2), size=size,
             own=(lines(kind, low, high), lines(kind, bounds.lower_prime, bounds.upper_prime)),
         )
 
-    def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """Return a line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
-        points, size, shift = [t[at] for t in self.points], self.size[at], self.away[at]
+    def under(self, p: Array, p_prime: Array, box: Any) -> tuple[Array, Array, Array]:
+        """Return a line in t for every row of p and p' (..., n) over the boxes `box`: slope, constant and gap, shaped as p."""
+        points, size, shift = [t[box] for t in self.points], self.size[box], self.away[box]
         middle, limit = (points[0] + points[-1]) / 2, np.abs(p) + np.abs(p_prime)
-        found = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]
-        slope = np.clip(hull_slope(found, (points[-1] - points[0]) / CELLS, TIE * limit), -2 * limit, 2 * limit)
-        constant = np.min([value - slope * t for value, t in zip(found, points, strict=True)], axis=0)
-        both = np.where(p * p_prime < 0, np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
-        constant = constant - (both * self.shared[at] + (limit - 2 * both) * self.alone[at]) * (1 + 2.0**-30)
+        values = [p * first[box] + p_prime * second[box] for first, second in zip(self.first, self.second, strict=True)]
+        slope = np.clip(hull_slope(values, (points[-1] - points[0]) / CELLS, TIE * limit), -2 * limit, 2 * limit)
+        constant = np.min([value - slope * t for value, t in zip(values, points, strict=True)], axis=0)
+        common = np.where(p * p_prime < 0, np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
+        constant = constant - (common * self.shared[box] + (limit - 2 * common) * self.alone[box]) * (1 + 2.0**-30)
         constant = constant - limit * (2 * ERROR + 4 * ERROR * size)
-        (m, k), (m_prime, k_prime) = self.own[0].take(at).times(p), self.own[1].take(at).times(p_prime)
-        apart, away = m + m_prime, k + k_prime - m_prime * shift
-        better = apart * middle + away > slope * middle + constant + TIE * limit
-        slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
-        return slope, constant, np.maximum(found[CELLS // 2] - (slope * middle + constant), 0.0)
+        (m, k), (m_prime, k_prime) = self.own[0].take(box).times(p), self.own[1].take(box).times(p_prime)
+        own_slope, own_constant = m + m_prime, k + k_prime - m_prime * shift
+        better = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
+        slope, constant = np.where(better, own_slope, slope), np.where(better, own_constant, constant)
+        return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 
 def pairs(kind: Curve, bounds: LayerBounds, shift: Array) -> ShapePairs | squares.SquarePairs:
@@ -273,7 +273,7 @@ def hull_slope(values: list[Array], width: Array, tie: Array) -> Array:
     best, rise = values[2], (values[3] - values[1]) / 2
     for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
         step = (values[j] - values[i]) / (j - i)
-        at = values[i] + step * (2 - i)
-        better = at < best - tie
-        best, rise = np.where(better, at, best), np.where(better, step, rise)
+        height = values[i] + step * (2 - i)
+        better = height < best - tie
+        best, rise = np.where(better, height, best), np.where(better, step, rise)
     return np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)

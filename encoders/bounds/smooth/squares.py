@@ -29,9 +29,9 @@ from encoders.network import Array
 def values(low: Array, high: Array) -> tuple[Array, Array]:
     """Return the ends of T on [low, high]; never below 0."""
     at_low, at_high = low * low, high * high
-    least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(at_low, at_high))
-    most = np.maximum(at_low, at_high)
-    return np.maximum(least - 2 * UNIT * least - TINY, 0.0), most + 2 * UNIT * most + TINY
+    lower = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(at_low, at_high))
+    upper = np.maximum(at_low, at_high)
+    return np.maximum(lower - 2 * UNIT * lower - TINY, 0.0), upper + 2 * UNIT * upper + TINY
 
 
 def sums(bounds: LayerBounds) -> tuple[Array, Array]:
@@ -43,9 +43,9 @@ def sums(bounds: LayerBounds) -> tuple[Array, Array]:
 def lines(low: Array, high: Array) -> Lines:
     """Return lines around T on [low, high], both of the chord's slope."""
     slope = low + high
-    above = np.maximum(low * low - slope * low, high * high - slope * high)
+    constant = np.maximum(low * low - slope * low, high * high - slope * high)
     error = 8 * UNIT * (low * low + high * high) + TINY
-    return Lines(low_slope=slope, low_constant=-slope * slope / 4 - error, up_slope=slope, up_constant=above + error)
+    return Lines(low_slope=slope, low_constant=-slope * slope / 4 - error, up_slope=slope, up_constant=constant + error)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,9 +66,9 @@ class SquarePairs:
         size, width = np.maximum(np.abs(low), np.abs(high)) + np.abs(shift), (high - low) / 2
         return cls(own=lines(low, high), shift=shift, size=size * size, apart=width * width)
 
-    def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
-        """Return a line in t for every row of p and p' (..., n) over the boxes `at`: slope, constant and gap, shaped as p."""
-        both, shift = p + p_prime, self.shift[at]
-        slope, constant = self.own.take(at).times(both)
-        error = (np.abs(p) + np.abs(p_prime)) * (32 * UNIT * self.size[at] + TINY)
-        return slope - 2 * p_prime * shift, constant + p_prime * shift * shift - error, np.abs(both) * self.apart[at]
+    def under(self, p: Array, p_prime: Array, box: Any) -> tuple[Array, Array, Array]:
+        """Return a line in t for every row of p and p' (..., n) over the boxes `box`: slope, constant and gap, shaped as p."""
+        weight, shift = p + p_prime, self.shift[box]
+        slope, constant = self.own.take(box).times(weight)
+        error = (np.abs(p) + np.abs(p_prime)) * (32 * UNIT * self.size[box] + TINY)
+        return slope - 2 * p_prime * shift, constant + p_prime * shift * shift - error, np.abs(weight) * self.apart[box]

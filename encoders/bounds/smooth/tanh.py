@@ -32,8 +32,8 @@ def tanh_bounds(t: Array) -> tuple[Array, Array]:
 def slope_bounds(low: Array, high: Array) -> tuple[Array, Array]:
     """Return (below, above) all T'(t) for t in [low, high]: T' falls on both sides of 0, where it is 1."""
     farthest = np.maximum(np.abs(low), np.abs(high))
-    across = (low <= 0) & (high >= 0)
-    nearest = np.where(across, 0.0, np.minimum(np.abs(low), np.abs(high)))
+    crosses = (low <= 0) & (high >= 0)
+    nearest = np.where(crosses, 0.0, np.minimum(np.abs(low), np.abs(high)))
     far, near = decay(farthest), decay(nearest)
-    least = np.where(farthest > FAR, 0.0, 4 * far / ((1 + far) * (1 + far)) * (1 - RELATIVE))
-    return least, np.minimum(4 * near / ((1 + near) * (1 + near)) * (1 + RELATIVE), 1.0)
+    lower = np.where(farthest > FAR, 0.0, 4 * far / ((1 + far) * (1 + far)) * (1 - RELATIVE))
+    return lower, np.minimum(4 * near / ((1 + near) * (1 + near)) * (1 + RELATIVE), 1.0)

@@ -39,10 +39,10 @@ def _larger(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
 
 def _at_least(node: OnnxNode, x: Tensor, bound: Exact) -> Tensor:
     """max(x, bound), entry by entry."""
-    above = x.shift(-bound)
-    if above.const.is_float and np.abs(bound.values).max(initial=0.0) <= SMALL:
-        return _relu(node, above).shift(bound)
-    return carried(node, x).plus(_relu(node, -above))
+    shifted = x.shift(-bound)
+    if shifted.const.is_float and np.abs(bound.values).max(initial=0.0) <= SMALL:
+        return _relu(node, shifted).shift(bound)
+    return carried(node, x).plus(_relu(node, -shifted))
 
 
 def _max(node: OnnxNode) -> Tensor:
@@ -52,10 +52,10 @@ def _max(node: OnnxNode) -> Tensor:
     while len(tensors) > 1:
         pairs = [together(node, *tensors[k : k + 2]) for k in range(0, len(tensors) - 1, 2)]
         tensors = [_larger(node, x, y) for x, y in pairs] + tensors[2 * len(pairs) :]
-    (found,) = tensors
+    (result,) = tensors
     for constant in constants:
-        found = _above_constant(node, found, constant)
-    return found
+        result = _above_constant(node, result, constant)
+    return result
 
 
 def _above_constant(node: OnnxNode, x: Tensor, constant: Array) -> Tensor:
@@ -92,8 +92,8 @@ def _clip(node: OnnxNode) -> Tensor:
     """min(max(x, low), high); where low exceeds high, this is high, as the operator's specification has it."""
     bounds: list[Array] = []
     for k, name, absent in ((1, "min", -np.inf), (2, "max", np.inf)):
-        given = node.constant(k) if node.has(k) else np.float32(node.number(name, absent))
-        bounds.append(_bound(node, np.asarray(given)))
+        bound = node.constant(k) if node.has(k) else np.float32(node.number(name, absent))
+        bounds.append(_bound(node, np.asarray(bound)))
     low, high = bounds
     if low.size != 1 or high.size != 1:
         raise node.error(f"its bounds have shapes {low.shape} and {high.shape}; supported are single numbers")
@@ -140,18 +140,18 @@ def _reduce_max(node: OnnxNode) -> Tensor:
 
 def _tournament(node: OnnxNode, x: Tensor, windows: Integers) -> Tensor:
     """Return the largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
-    somewhere = windows.max(axis=1, keepdims=True)
-    windows = np.sort(np.where(windows == PADDING, somewhere, windows), axis=1)
+    largest = windows.max(axis=1, keepdims=True)
+    windows = np.sort(np.where(windows == PADDING, largest, windows), axis=1)
     while windows.shape[1] > 1:
         if windows.shape[1] % 2:
             windows = np.hstack([windows, windows[:, -1:]])
         pairs, place = np.unique(np.stack([windows[:, ::2], windows[:, 1::2]], axis=-1).reshape(-1, 2), axis=0, return_inverse=True)
-        apart = pairs[:, 0] != pairs[:, 1]
-        first, second = (x.take(pairs[apart, k].reshape(1, -1)) for k in (0, 1))
-        alone = x.take(pairs[~apart, 0].reshape(1, -1))
+        distinct = pairs[:, 0] != pairs[:, 1]
+        first, second = (x.take(pairs[distinct, k].reshape(1, -1)) for k in (0, 1))
+        single = x.take(pairs[~distinct, 0].reshape(1, -1))
         order = np.empty(len(pairs), dtype=np.int64)
-        order[np.concatenate([np.flatnonzero(apart), np.flatnonzero(~apart)])] = np.arange(len(pairs))
-        x = concatenated([_larger(node, first, second) if apart.any() else first, alone]).take(order.reshape(1, -1))
+        order[np.concatenate([np.flatnonzero(distinct), np.flatnonzero(~distinct)])] = np.arange(len(pairs))
+        x = concatenated([_larger(node, first, second) if distinct.any() else first, single]).take(order.reshape(1, -1))
         windows = place.reshape(len(windows), -1)
     return x.take(windows.reshape(1, -1))
 
@@ -205,9 +205,9 @@ def _elu(node: OnnxNode, alpha: float, gamma: float) -> Tensor:
     if (alpha, gamma) == (1, 1):
         return _curve(node, Curve.ELU)
     x = node.tensor(0)
-    share, times = exact(np.full(x.size, alpha)), exact(np.full(x.size, gamma))
-    bent = _relu(node, x).scale(exact(np.ones(x.size)) + -share)
-    return neurons(node, x, 1.0, Curve.ELU).scale(share).plus(bent).scale(times)
+    share, factor = exact(np.full(x.size, alpha)), exact(np.full(x.size, gamma))
+    relu_part = _relu(node, x).scale(exact(np.ones(x.size)) + -share)
+    return neurons(node, x, 1.0, Curve.ELU).scale(share).plus(relu_part).scale(factor)
 
 
 def _selu(node: OnnxNode) -> Tensor:
@@ -224,8 +224,8 @@ def _celu(node: OnnxNode) -> Tensor:
         return _curve(node, Curve.ELU)
     if not (np.isfinite(alpha) and alpha > 0):
         raise node.error(f"alpha = {alpha:g}; supported are positive numbers")
-    every = np.full(x.size, alpha)
-    return neurons(node, x.scale(exact(reciprocal(every).values)), 1.0, Curve.ELU).scale(exact(every))
+    alphas = np.full(x.size, alpha)
+    return neurons(node, x.scale(exact(reciprocal(alphas).values)), 1.0, Curve.ELU).scale(exact(alphas))
 
 
 def _gelu(node: OnnxNode) -> Tensor:

@@ -159,8 +159,8 @@ def _batch_normalization(node: OnnxNode) -> Tensor:
     gamma, beta, mean, variance = (node.weight(i) for i in range(1, 5))
     shapes = {part.shape for part in (gamma, beta, mean, variance)}
     if shapes != {x.shape[:1]}:
-        found = " and ".join(map(str, sorted(shapes)))
-        raise node.error(f"parameters of shape {found} meet a tensor of shape (batch, {', '.join(map(str, x.shape))})")
+        text = " and ".join(map(str, sorted(shapes)))
+        raise node.error(f"parameters of shape {text} meet a tensor of shape (batch, {', '.join(map(str, x.shape))})")
     epsilon = node.number("epsilon", float(np.float32(1e-5)))
     if (variance + epsilon <= 0).any():
         raise node.error("variance + epsilon is not positive")

@@ -83,10 +83,10 @@ def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Integers, 
     place, inside, padded = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), np.ones((1, 1), dtype=bool)
     for axis, length in zip(axes, spatial, strict=True):
         shape = (len(place) * len(axis.place), place.shape[1] * axis.place.shape[1])
-        before, here = (slice(None), None, slice(None), None), (None, slice(None), None, slice(None))
-        place = (place[before] * length + axis.place[here]).reshape(shape)
-        inside = (inside[before] & (axis.place != PADDING)[here]).reshape(shape)
-        padded = (padded[before] & axis.padded[here]).reshape(shape)
+        outer, inner = (slice(None), None, slice(None), None), (None, slice(None), None, slice(None))
+        place = (place[outer] * length + axis.place[inner]).reshape(shape)
+        inside = (inside[outer] & (axis.place != PADDING)[inner]).reshape(shape)
+        padded = (padded[outer] & axis.padded[inner]).reshape(shape)
     return np.where(inside, place, PADDING), padded
 
 
@@ -104,18 +104,18 @@ def kernel_shape(node: OnnxNode) -> list[int]:
 def joined(node: OnnxNode, x: Tensor) -> tuple[Integers, tuple[int, ...]]:
     """For a reduction: which entries (rows, K) each result joins, and the results' shape."""
     rank = len(x.shape) + 1
-    given = node.integers(1) if node.has(1) else node.numbers("axes")
-    if not given:
+    listed = node.integers(1) if node.has(1) else node.numbers("axes")
+    if not listed:
         if node.number("noop_with_empty_axes", 0):
             return x.index.reshape(-1, 1), x.shape
         raise node.error("reduces all axes, the batch among them; supported are axes other than the batch: give axes=[1]")
-    axes = sorted({node.axis(int(a), rank) for a in given})
+    axes = sorted({node.axis(int(a), rank) for a in listed})
     if axes[0] == 0:
         raise node.error(f"reduces axes {axes}, the batch among them; supported are the other axes")
     moved = np.moveaxis(x.index, axes, range(rank - len(axes), rank))
-    kept = [1 if a in axes else x.shape[a - 1] for a in range(1, rank)]
-    shape = kept if node.number("keepdims", 1) else [x.shape[a - 1] for a in range(1, rank) if a not in axes]
-    return moved.reshape(math.prod(kept), -1), tuple(shape)
+    reduced = [1 if a in axes else x.shape[a - 1] for a in range(1, rank)]
+    shape = reduced if node.number("keepdims", 1) else [x.shape[a - 1] for a in range(1, rank) if a not in axes]
+    return moved.reshape(math.prod(reduced), -1), tuple(shape)
 
 
 def _whole(node: OnnxNode, name: str, default: list[int]) -> list[int]:
@@ -147,8 +147,8 @@ def _conv(node: OnnxNode) -> Tensor:
     row = np.broadcast_to((np.arange(m)[:, None] * len(place) + np.arange(len(place)))[:, None, :, None], shape)
     column = np.broadcast_to(channel * math.prod(spatial) + place, shape)
     entries = np.broadcast_to(weight.reshape(m, c, 1, -1), shape)
-    there = np.broadcast_to(place != PADDING, shape) & (entries != 0)
-    y = x.map(matrix(row[there], column[there], exact(entries[there]), rows=m * len(place)), (m, *(len(a.place) for a in axes)))
+    used = np.broadcast_to(place != PADDING, shape) & (entries != 0)
+    y = x.map(matrix(row[used], column[used], exact(entries[used]), rows=m * len(place)), (m, *(len(a.place) for a in axes)))
     return y if not node.has(2) else y.shift(exact(np.repeat(node.weight(2), len(place))))
 
 
@@ -205,16 +205,16 @@ def _pad(node: OnnxNode) -> Tensor:
     cropped = x.index[tuple(slice(max(0, -int(b)), n - max(0, -int(a))) for (b, a), n in zip(widths, x.index.shape, strict=True))]
     if not cropped.size or (mode == "reflect" and (widths >= np.array(cropped.shape)[:, None]).any()):
         raise node.error(f"pads {pads} do not fit a tensor of shape (batch, {', '.join(map(str, x.shape))})")
-    more = np.maximum(widths, 0)
-    if math.prod(n + int(w.sum()) for n, w in zip(cropped.shape, more, strict=True)) > MOST:
+    padding = np.maximum(widths, 0)
+    if math.prod(n + int(w.sum()) for n, w in zip(cropped.shape, padding, strict=True)) > MOST:
         raise node.error(f"pads {pads}; supported are {MOST} entries at most")
     if mode != "constant":
-        return x.take(np.pad(cropped, more, mode="edge" if mode == "edge" else "reflect"))
+        return x.take(np.pad(cropped, padding, mode="edge" if mode == "edge" else "reflect"))
     value = np.atleast_1d(node.weight(2)).ravel()[:1] if node.has(2) else np.array([float(node.number("value", 0.0))])
     if not np.isfinite(value).all():
         raise node.error(f"pads with {value[0]}; supported are finite numbers")
     constant = Tensor(shape=(1,), terms={}, const=exact(value))
-    return concatenated([x.flat(), constant]).take(np.pad(cropped, more, constant_values=x.size))
+    return concatenated([x.flat(), constant]).take(np.pad(cropped, padding, constant_values=x.size))
 
 
 def _sum(node: OnnxNode) -> Tensor:

@@ -29,45 +29,45 @@ def least_tree(root: Integers, nodes: Nodes, value: Array, *, largest: bool) -> 
     root: (T,) of the trees.   value: (K,) scores of leaves.
     """
     sign = 1.0 if largest else -1.0
-    feature, threshold, left, right, missing_left = (one.tolist() for one in nodes.values())
+    feature, threshold, left, right, missing_left = (array.tolist() for array in nodes.values())
     score, roots, leaves = (sign * value).tolist(), root.tolist(), 1
-    ends = [_largest_leaf(feature, left, right, score, one) for one in roots]
-    rest = [*accumulate(ends[::-1], max, initial=-np.inf)][::-1]
-    found: list[tuple[int, float, int, int, bool, float]] = [LEAF]
-    waiting: list[tuple[int, int, int, float, dict[int, tuple[float, float, bool]]]] = [(0, 0, roots[0], -np.inf, {})]
-    while waiting:
-        at, tree, node, best, known = waiting.pop()
+    ends = [_largest_leaf(feature, left, right, score, node) for node in roots]
+    best_after = [*accumulate(ends[::-1], max, initial=-np.inf)][::-1]
+    result: list[tuple[int, float, int, int, bool, float]] = [LEAF]
+    stack: list[tuple[int, int, int, float, dict[int, tuple[float, float, bool]]]] = [(0, 0, roots[0], -np.inf, {})]
+    while stack:
+        index, tree, node, best, bounds = stack.pop()
         while True:
             name = feature[node]
             if name < 0:
                 best, tree = max(best, score[node]), tree + 1
-                if best >= rest[tree]:
-                    found[at] = (-1, 0.0, at, at, False, sign * best)
+                if best >= best_after[tree]:
+                    result[index] = (-1, 0.0, index, index, False, sign * best)
                     break
                 node = roots[tree]
                 continue
-            low, high, missing = known.get(name, EVERY)
+            low, high, missing = bounds.get(name, EVERY)
             cut, left_too = min(max(threshold[node], low), high), missing_left[node]
-            here = known | {name: (low, cut, missing and left_too)}, left[node]
-            there = known | {name: (cut, high, missing and not left_too)}, right[node]
+            left_state = bounds | {name: (low, cut, missing and left_too)}, left[node]
+            right_state = bounds | {name: (cut, high, missing and not left_too)}, right[node]
             goes_left, goes_right = low < cut or (missing and left_too), cut < high or (missing and not left_too)
             if not (goes_left and goes_right):
-                known, node = here if goes_left else there
+                bounds, node = left_state if goes_left else right_state
                 continue
-            leaves, below = leaves + 1, len(found)
+            leaves, child = leaves + 1, len(result)
             if leaves > MOST_LEAVES:
                 return None
-            found[at] = (name, threshold[node], below, below + 1, left_too, 0.0)
-            found += [LEAF, LEAF]
-            waiting += [(below + k, tree, after, best, left_of) for k, (left_of, after) in enumerate((here, there))]
+            result[index] = (name, threshold[node], child, child + 1, left_too, 0.0)
+            result += [LEAF, LEAF]
+            stack += [(child + k, tree, after, best, left_of) for k, (left_of, after) in enumerate((left_state, right_state))]
             break
-    columns = [np.array(one) for one in zip(*found, strict=True)]
+    columns = [np.array(column) for column in zip(*result, strict=True)]
     return dict(zip(nodes, columns[:-1], strict=True)), columns[-1]
 
 
 def _largest_leaf(feature: list[int], left: list[int], right: list[int], score: list[float], root: int) -> float:
-    reached, most = {root}, -np.inf
-    while reached:
-        most = max([most, *(score[one] for one in reached if feature[one] < 0)])
-        reached = {side[one] for one in reached if feature[one] >= 0 for side in (left, right)}
-    return most
+    level, largest = {root}, -np.inf
+    while level:
+        largest = max([largest, *(score[node] for node in level if feature[node] < 0)])
+        level = {side[node] for node in level if feature[node] >= 0 for side in (left, right)}
+    return largest

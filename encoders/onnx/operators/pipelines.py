@@ -81,12 +81,12 @@ def _finite(node: OnnxNode, name: str) -> np.ndarray:
 
 def _cast(node: OnnxNode) -> Tensor:
     """Cast: floats stay unchanged. A raw column may become an integer, to be encoded; integers may become floats."""
-    x, to = node.tensor(0), node.attributes.get("to")
+    x, target = node.tensor(0), node.attributes.get("to")
     raw = x.raw if x.raw is not None else np.full(x.size, -1)
     kinds = {node.columns.feed(int(column)).kind for column in np.unique(raw[raw >= 0])}
-    if TEXT not in kinds and to == TensorProto.INT64 and (x.whole or (raw >= 0).all()):
+    if TEXT not in kinds and target == TensorProto.INT64 and (x.whole or (raw >= 0).all()):
         return replace(x, whole=True)
-    if TEXT not in kinds and to in FLOATS and (not x.whole or kinds <= {*WHOLE}):
+    if TEXT not in kinds and target in FLOATS and (not x.whole or kinds <= {*WHOLE}):
         return replace(x, whole=False)
     raise node.error("casts the data to a type that is no full float; supported are float32 and float64")
 
@@ -103,8 +103,8 @@ def _feature_extractor(node: OnnxNode) -> Tensor:
 def _one_hot_encoder(node: OnnxNode) -> Tensor:
     """ai.onnx.ml OneHotEncoder: the block of each column, on a new last axis."""
     x = node.tensor(0)
-    words, whole = node.attributes.get("cats_strings"), node.attributes.get("cats_int64s")
-    categories = _categories(node, words or whole or [])
+    words, numbers = node.attributes.get("cats_strings"), node.attributes.get("cats_int64s")
+    categories = _categories(node, words or numbers or [])
     first = _blocks(node, x, categories)
     columns = (first[:, None] + np.arange(len(categories))).ravel()
     m = len(columns)
@@ -119,10 +119,10 @@ def _label_encoder(node: OnnxNode) -> Tensor:
     if len(values) != len(categories) or not all(isinstance(v, int | float) for v in values):
         raise node.error(f"maps {len(categories)} categories to {len(values)} values; supported is a number for each")
     numbers = np.array(values, dtype=np.float64)
-    whole = all(isinstance(v, int) for v in values)
-    if not np.isfinite(numbers).all() or (whole and np.abs(numbers).max() > LARGEST):
-        raise node.error(f"its values are not all finite numbers{f' within +-{LARGEST}' if whole else ''}")
-    return replace(_looked_up(node, x, categories, numbers), whole=whole)
+    integral = all(isinstance(v, int) for v in values)
+    if not np.isfinite(numbers).all() or (integral and np.abs(numbers).max() > LARGEST):
+        raise node.error(f"its values are not all finite numbers{f' within +-{LARGEST}' if integral else ''}")
+    return replace(_looked_up(node, x, categories, numbers), whole=integral)
 
 
 def _gather(node: OnnxNode) -> Tensor:
@@ -149,26 +149,26 @@ def _looked_up(node: OnnxNode, x: Tensor, categories: tuple[Category, ...], tabl
     """Return the row of the table (C, ...) that belongs to the category of each entry: a sum over the block of its column."""
     width = math.prod(table.shape[1:])
     first = _blocks(node, x, categories, width)
-    entry, code, to = np.indices((len(first), len(table), width)).reshape(3, -1)
-    weights = exact(table.reshape(len(table), width)[code, to])
-    terms = {0: matrix(entry * width + to, first[entry] + code, weights, rows=len(first) * width)}
+    entry, code, output = np.indices((len(first), len(table), width)).reshape(3, -1)
+    weights = exact(table.reshape(len(table), width)[code, output])
+    terms = {0: matrix(entry * width + output, first[entry] + code, weights, rows=len(first) * width)}
     return Tensor(shape=(*x.shape, *table.shape[1:]), terms=terms, const=exact(np.zeros(len(first) * width)))
 
 
-def _listed(node: OnnxNode, what: str) -> list[Category]:
-    for name in (f"{what}_strings", f"{what}_int64s", f"{what}_floats"):
+def _listed(node: OnnxNode, prefix: str) -> list[Category]:
+    for name in (f"{prefix}_strings", f"{prefix}_int64s", f"{prefix}_floats"):
         if node.attributes.get(name):
             return list(node.attributes[name])  # type: ignore[call-overload, no-any-return]
-    tensor = node.attributes.get(f"{what}_tensor")
+    tensor = node.attributes.get(f"{prefix}_tensor")
     return [] if tensor is None else numpy_helper.to_array(tensor).ravel().tolist()  # type: ignore[arg-type]
 
 
 def _categories(node: OnnxNode, listed: object) -> tuple[Category, ...]:
     assert isinstance(listed, list | tuple)
-    found = tuple(listed)
-    if not found or len(set(found)) < len(found) or any(v != v for v in found):
-        raise node.error(f"knows the categories {list(found)}; supported are distinct words, or distinct numbers without NaN")
-    return found
+    categories = tuple(listed)
+    if not categories or len(set(categories)) < len(categories) or any(v != v for v in categories):
+        raise node.error(f"knows the categories {list(categories)}; supported are distinct words, or distinct numbers without NaN")
+    return categories
 
 
 def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...], width: int = 1) -> np.ndarray:

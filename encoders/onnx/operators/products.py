@@ -31,39 +31,39 @@ def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     shallow, deep = sorted(together(node, x, y), key=lambda tensor: level(node, tensor))
     if level(node, shallow) < level(node, deep):
         shallow = carried(node, shallow)
-    apart = deep.plus(-shallow)
-    if not apart.is_float and (scale := _between(deep, shallow)).any():
+    difference = deep.plus(-shallow)
+    if not difference.is_float and (scale := _between(deep, shallow)).any():
         deep, shallow = (x.scale(exact(np.exp2(sign * scale)), operations=0) for x, sign in ((deep, -1), (shallow, 1)))
-        apart = deep.plus(-shallow)
-    unlike = apart.const.nonzero.copy()
-    for term in apart.terms.values():
-        unlike[term.row[term.entries.nonzero]] = True
-    first, both = np.flatnonzero(unlike)[None], np.flatnonzero(~unlike)[None]
+        difference = deep.plus(-shallow)
+    differs = difference.const.nonzero.copy()
+    for term in difference.terms.values():
+        differs[term.row[term.entries.nonzero]] = True
+    first, equal = np.flatnonzero(differs)[None], np.flatnonzero(~differs)[None]
     m = first.size
-    pre = concatenated([deep.plus(shallow).take(first), apart.take(first), deep.take(both)])
+    pre = concatenated([deep.plus(shallow).take(first), difference.take(first), deep.take(equal)])
     squares = neurons(node, pre, 1.0, Curve.SQUARE)
-    sums, differences, alone = (squares.take(part[None]) for part in np.split(np.arange(pre.size), [m, 2 * m]))
-    found = concatenated([sums.plus(-differences).scale(exact(np.full(m, 0.25))), alone])
-    return found.take(np.argsort(np.concatenate([first, both], axis=1)[0]).reshape(deep.index.shape))
+    sums, differences, single = (squares.take(part[None]) for part in np.split(np.arange(pre.size), [m, 2 * m]))
+    result = concatenated([sums.plus(-differences).scale(exact(np.full(m, 0.25))), single])
+    return result.take(np.argsort(np.concatenate([first, equal], axis=1)[0]).reshape(deep.index.shape))
 
 
 def _between(x: Tensor, y: Tensor) -> Array:
     """Return (m,) half the powers of 2 between the sizes of the entries of x and y, 0 where these are near each other."""
     sizes = []
-    for one in (x, y):
-        sizes.append(one.const.size.copy())
-        for term in one.terms.values():
+    for tensor in (x, y):
+        sizes.append(tensor.const.size.copy())
+        for term in tensor.terms.values():
             np.maximum.at(sizes[-1], term.row, term.entries.size)
-    known = (np.minimum(*sizes) > 0) & np.isfinite(np.maximum(*sizes))
-    apart = np.subtract(*np.log2(np.where(known, sizes, 1.0)))
-    return np.where(np.abs(apart) > UNEVEN, np.rint(apart / 2), 0.0)
+    valid = (np.minimum(*sizes) > 0) & np.isfinite(np.maximum(*sizes))
+    gap = np.subtract(*np.log2(np.where(valid, sizes, 1.0)))
+    return np.where(np.abs(gap) > UNEVEN, np.rint(gap / 2), 0.0)
 
 
 def _mul(node: OnnxNode) -> Tensor:
-    one, other = node.inputs
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return _product(node, one, other)
-    tensor, constant = (0, 1) if isinstance(one, Tensor) else (1, 0)
+    first, second = node.inputs
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return _product(node, first, second)
+    tensor, constant = (0, 1) if isinstance(first, Tensor) else (1, 0)
     x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
     return x.scale(factor)
 
@@ -81,10 +81,10 @@ def _reduce_product(node: OnnxNode) -> Tensor:
     if windows.shape[1] > MOST_FACTORS:
         raise node.error(f"multiplies {windows.shape[1]} numbers, a layer each; supported are {MOST_FACTORS}")
     factors = [node.tensor(0).take(windows[None, :, k]) for k in range(windows.shape[1])]
-    found = factors[0]
+    result = factors[0]
     for factor in factors[1:]:
-        found = _product(node, found, factor)
-    return found.take(found.index.reshape(1, *shape))
+        result = _product(node, result, factor)
+    return result.take(result.index.reshape(1, *shape))
 
 
 PRODUCTS: dict[str, Callable[[OnnxNode], Result]] = {"Mul": _mul, "Pow": _pow, "ReduceProd": _reduce_product}

@@ -40,14 +40,14 @@ def _flatten(node: OnnxNode) -> Tensor:
 def _reshape(node: OnnxNode) -> Tensor:
     x, target = node.tensor(0), node.integers(1)
     if not node.number("allowzero", 0):
-        before = [BATCH, *x.shape]
-        target = [before[i] if d == 0 and i < len(before) else d for i, d in enumerate(target)]
+        old = [BATCH, *x.shape]
+        target = [old[i] if d == 0 and i < len(old) else d for i, d in enumerate(target)]
     rest = target[1:]
-    size, known = math.prod(x.shape), math.prod(d for d in rest if d != -1)
+    size, fixed = math.prod(x.shape), math.prod(d for d in rest if d != -1)
     if not target or target[0] not in (BATCH, -1, node.batch) or BATCH in rest or rest.count(-1) > 1:
         raise node.error(f"reshapes to {node.integers(1)}, which does not keep axis 0 as the batch")
-    if -1 in rest and known and size % known == 0:
-        rest[rest.index(-1)] = size // known
+    if -1 in rest and fixed and size % fixed == 0:
+        rest[rest.index(-1)] = size // fixed
     if math.prod(rest) != size or -1 in rest:
         raise node.error(f"reshapes {size} columns to {node.integers(1)}, which does not keep axis 0 as the batch")
     return x.take(x.index.reshape(1, *rest))
@@ -127,8 +127,8 @@ def _split(node: OnnxNode) -> Result:
         raise node.error("splits the batch (axis 0); supported are the other axes")
     length, count = x.shape[axis - 1], len(node.output_names)
     piece = -(-length // count)
-    given = node.integers(1) if node.has(1) else node.numbers("split")
-    sizes = [int(v) for v in given] if given else [min(piece, length - piece * i) for i in range(count)]
+    listed = node.integers(1) if node.has(1) else node.numbers("split")
+    sizes = [int(v) for v in listed] if listed else [min(piece, length - piece * i) for i in range(count)]
     if sum(sizes) != length or len(sizes) != count or min(sizes) < 0:
         raise node.error(f"splits an axis of length {length} into {sizes}")
     return [x.take(part) for part in np.split(x.index, np.cumsum(sizes)[:-1], axis=axis)]

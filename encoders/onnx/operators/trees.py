@@ -53,22 +53,22 @@ def _regressor(node: OnnxNode) -> Result:
         raise node.error(f"has a node of mode {unknown!r}; supported are {', '.join(MODES[:-1])} and LEAF")
     mode = np.array([LEAF if name == "LEAF" else MODES.index(name) for name in names], dtype=np.int64)
     key = _keys(node, treeid, nodeid)
-    own = np.arange(len(key))
+    index = np.arange(len(key))
     left, right = (
-        np.where(mode == LEAF, own, _found(node, key, treeid, _integers(node, f"nodes_{name}nodeids"), mode != LEAF))
+        np.where(mode == LEAF, index, _positions(node, key, treeid, _integers(node, f"nodes_{name}nodeids"), mode != LEAF))
         for name in ("true", "false")
     )
     first = np.flatnonzero(np.diff(treeid, prepend=treeid[:1] - 1) != 0)
     if len(np.unique(treeid[first])) < len(first):
         raise node.error("the nodes of a tree do not stand together; write one tree after the other")
     value = _nothing(node, len(key))
-    leaf = _found(node, key, _integers(node, "target_treeids"), _integers(node, "target_nodeids"), None)
+    leaf = _positions(node, key, _integers(node, "target_treeids"), _integers(node, "target_nodeids"), None)
     target, weight = _integers(node, "target_ids"), _numbers(node, "target_weights")
     _add(node, value, leaf, target, weight)
     if (mode[leaf] != LEAF).any():
         raise node.error("gives a weight to a node that is no leaf")
     base = _numbers(node, "base_values") if _given(node, "base_values") else np.zeros(len(value[0]))
-    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * own
+    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * index
     threshold = _numbers(node, "nodes_values")
     return _ensemble(node, first, (mode, feature, threshold, tracks), (left, right), value, base,
                      _text(node, "aggregate_function", "SUM"), np.empty(0, dtype=np.int64))
@@ -80,68 +80,68 @@ def _tree_ensemble(node: OnnxNode) -> Result:
     mode, threshold = (_tensor(node, f"nodes_{name}") for name in ("modes", "splits"))
     feature, target = _integers(node, "nodes_featureids"), _integers(node, "leaf_targetids")
     count = len(feature)
-    below = []
+    children = []
     for side in ("true", "false"):
-        to, is_leaf = (_integers(node, f"nodes_{side}{name}") for name in ("nodeids", "leafs"))
+        child, is_leaf = (_integers(node, f"nodes_{side}{name}") for name in ("nodeids", "leafs"))
         limit = np.where(is_leaf == 1, len(target), count)
-        if len(to) != count or len(is_leaf) != count or ((to < 0) | (to >= limit)).any():
+        if len(child) != count or len(is_leaf) != count or ((child < 0) | (child >= limit)).any():
             raise node.error(f"a {side} branch leads to a node that does not exist")
-        below.append(np.concatenate([np.where(is_leaf == 1, count + to, to), count + np.arange(len(target))]))
+        children.append(np.concatenate([np.where(is_leaf == 1, count + child, child), count + np.arange(len(target))]))
     value = _nothing(node, count + len(target))
     _add(node, value, count + np.arange(len(target)), target, _tensor(node, "leaf_weights").astype(np.float64))
     tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * feature
-    nothing = np.zeros(len(target), dtype=np.int64)
+    zeros = np.zeros(len(target), dtype=np.int64)
     padded = tuple(
-        np.concatenate([one, nothing + fill])
-        for one, fill in ((mode.astype(np.int64), LEAF), (feature, 0), (threshold.astype(np.float64), 0), (tracks, 0))
+        np.concatenate([array, zeros + fill])
+        for array, fill in ((mode.astype(np.int64), LEAF), (feature, 0), (threshold.astype(np.float64), 0), (tracks, 0))
     )
     aggregation, base = AGGREGATIONS[int(node.number("aggregate_function", 1))], np.zeros(len(value[0]))
-    root, (asked, branches, value) = _integers(node, "tree_roots"), _without_sets(node, padded, (below[0], below[1]), value)
-    return _ensemble(node, root, asked, branches, value, base, aggregation, np.unique(feature[mode == MEMBER]))
+    root, (tests, branches, value) = _integers(node, "tree_roots"), _without_sets(node, padded, (children[0], children[1]), value)
+    return _ensemble(node, root, tests, branches, value, base, aggregation, np.unique(feature[mode == MEMBER]))
 
 
 def _without_sets(
-    node: OnnxNode, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array
+    node: OnnxNode, tests: tuple[npt.NDArray[np.generic], ...], children: tuple[Integers, Integers], value: Array
 ) -> tuple[tuple[npt.NDArray[np.generic], ...], tuple[Integers, Integers], Array]:
     """Return the nodes with one "equal" split for every member of a set, one after the other, in place of BRANCH_MEMBER."""
-    members = np.flatnonzero(asked[0] == MEMBER)
+    members = np.flatnonzero(tests[0] == MEMBER)
     if not len(members):
-        return asked, below, value
+        return tests, children, value
     listed = _tensor(node, "membership_values").astype(np.float64) if _given(node, "membership_values") else np.empty(0)
     ends = np.flatnonzero(np.isnan(listed))
-    sets = [one[~np.isnan(one)] for one in np.split(listed, ends)][: len(ends)]
+    sets = [part[~np.isnan(part)] for part in np.split(listed, ends)][: len(ends)]
     if len(sets) != len(members) or not all(map(len, sets)) or not np.isnan(listed[-1]):
         raise node.error(f"its membership_values hold {len(sets)} sets, each ended by NaN, for {len(members)} nodes of mode "
                          "'BRANCH_MEMBER'; every node needs one that is not empty")
-    mode, feature, threshold, tracks = (np.array(one) for one in asked)
-    true, false = (one.copy() for one in below)
-    more: list[tuple[int, float, int]] = []     # node, member, and the branch of values that are no member
-    for at, numbers in zip(members.tolist(), sets, strict=True):
-        first, otherwise = len(value) + len(more), int(false[at])
-        mode[at], threshold[at] = EQ, numbers[0]
-        after = [*range(first, first + len(numbers) - 1), otherwise]
-        false[at] = after[0]
-        more += [(at, number, beyond) for number, beyond in zip(numbers[1:].tolist(), after[1:], strict=True)]
-    of, number, beyond = (np.array([one[k] for one in more]) for k in range(3)) if more else (np.empty(0, dtype=np.int64),) * 3
+    mode, feature, threshold, tracks = (np.array(array) for array in tests)
+    true, false = (array.copy() for array in children)
+    extra: list[tuple[int, float, int]] = []     # node, member, and the branch of values that are no member
+    for index, numbers in zip(members.tolist(), sets, strict=True):
+        first, outside = len(value) + len(extra), int(false[index])
+        mode[index], threshold[index] = EQ, numbers[0]
+        after = [*range(first, first + len(numbers) - 1), outside]
+        false[index] = after[0]
+        extra += [(index, number, beyond) for number, beyond in zip(numbers[1:].tolist(), after[1:], strict=True)]
+    ids, number, beyond = (np.array([row[k] for row in extra]) for k in range(3)) if extra else (np.empty(0, dtype=np.int64),) * 3
     nodes = (
-        np.concatenate([mode, np.full(len(of), EQ)]), np.concatenate([feature, feature[of]]), np.concatenate([threshold, number]),
-        np.concatenate([tracks, tracks[of]]),
+        np.concatenate([mode, np.full(len(ids), EQ)]), np.concatenate([feature, feature[ids]]), np.concatenate([threshold, number]),
+        np.concatenate([tracks, tracks[ids]]),
     )
-    return nodes, (np.concatenate([true, true[of]]), np.concatenate([false, beyond])), np.concatenate(
-        [value, np.zeros((len(of), value.shape[1]))]
+    return nodes, (np.concatenate([true, true[ids]]), np.concatenate([false, beyond])), np.concatenate(
+        [value, np.zeros((len(ids), value.shape[1]))]
     )
 
 
 def _ensemble(
-    node: OnnxNode, root: Integers, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array,
+    node: OnnxNode, root: Integers, tests: tuple[npt.NDArray[np.generic], ...], children: tuple[Integers, Integers], value: Array,
     base: Array, aggregation: str, sets: Integers,
 ) -> Result:
-    """Bring all comparisons into one form. asked: mode, feature, threshold, and whether a missing value takes the true branch.
+    """Bring all comparisons into one form. tests: mode, feature, threshold, and whether a missing value takes the true branch.
     sets: features with splits by a set."""
     x = node.tensor(0)
-    mode, feature, tracks = (np.asarray(asked[k], dtype=np.int64) for k in (0, 1, 3))
-    threshold, k = np.asarray(asked[2], dtype=np.float64), len(value)
-    if not all(len(one) == k for one in (mode, feature, threshold, tracks, *below)):
+    mode, feature, tracks = (np.asarray(tests[k], dtype=np.int64) for k in (0, 1, 3))
+    threshold, k = np.asarray(tests[2], dtype=np.float64), len(value)
+    if not all(len(array) == k for array in (mode, feature, threshold, tracks, *children)):
         raise node.error("its lists of nodes have different lengths")
     if len(base) != value.shape[1]:
         raise node.error(f"has {len(base)} base_values for {value.shape[1]} scores; supported is one for each")
@@ -152,7 +152,7 @@ def _ensemble(
         raise node.error(f"asks about feature {int(feature[inner].max())}, of {x.size}")
     if np.isnan(threshold[inner]).any():
         raise node.error("a threshold is NaN")
-    (true, false), exact = below, True
+    (true, false), exact = children, True
     if aggregation == "AVERAGE":
         averaged = value / len(root)
         exact = bool((averaged * len(root) == value).all()) and len(root) & (len(root) - 1) == 0
@@ -160,8 +160,8 @@ def _ensemble(
     # float32 numbers are compared: a number below t is at most the next one below
     at_most = floor32(threshold)
     with np.errstate(over="ignore"):    # overflow below the least float32 number, with which CatBoost tests for missing values
-        under = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
-    strictly = np.where(at_most == threshold, under, at_most)
+        previous = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+    strictly = np.where(at_most == threshold, previous, at_most)
     bound = np.where((mode == LT) | (mode == GTE), strictly, at_most)
     swapped = (mode == GTE) | (mode == GT) | (mode == NEQ)
     left, right = np.where(swapped, false, true), np.where(swapped, true, false)
@@ -169,17 +169,17 @@ def _ensemble(
     missing_left = np.where(swapped, ~missing_true, missing_true)
     equal = np.flatnonzero((mode == EQ) | (mode == NEQ))
     second = k + np.arange(len(equal))                  # x = t: at most t, and not below it
-    here, there = left[equal], right[equal]
+    left_child, right_child = left[equal], right[equal]
     left[equal] = second
-    never = at_most[equal] != threshold[equal]
+    impossible = at_most[equal] != threshold[equal]
     columns = {
         "feature": np.where(inner, feature, -1), "threshold": np.where(inner, bound, 0.0), "left": left, "right": right,
         "missing_left": missing_left,
     }
-    more = (
-        feature[equal], np.where(never, np.inf, strictly[equal]), there, here, ~missing_left[equal],
+    second_nodes = (
+        feature[equal], np.where(impossible, np.inf, strictly[equal]), right_child, left_child, ~missing_left[equal],
     )
-    arrays = {name: np.concatenate([one, extra]) for (name, one), extra in zip(columns.items(), more, strict=True)}
+    arrays = {name: np.concatenate([array, extra]) for (name, array), extra in zip(columns.items(), second_nodes, strict=True)}
     value = np.concatenate([value, np.zeros((len(equal), value.shape[1]))])
     if aggregation in ("MIN", "MAX"):
         root, arrays, value = _joined(node, root, arrays, value, aggregation)
@@ -192,21 +192,21 @@ def _ensemble(
 
 def _joined(node: OnnxNode, root: Integers, nodes: Nodes, value: Array, aggregation: str) -> tuple[Integers, Nodes, Array]:
     """Return one tree in place of several of which the least or largest score counts."""
-    what = f"aggregate_function {aggregation!r} of {len(root):,} trees"
+    subject = f"aggregate_function {aggregation!r} of {len(root):,} trees"
     if value.shape[1] > 1:
-        raise node.error(f"{what} with {value.shape[1]} scores; supported is one: export each score as a model of its own")
-    found = least_tree(root, nodes, value[:, 0], largest=aggregation == "MAX")
-    if found is None:
-        raise node.error(f"{what}, which as one tree have more than {MOST_LEAVES:,} leaves: export fewer trees, or add up their "
+        raise node.error(f"{subject} with {value.shape[1]} scores; supported is one: export each score as a model of its own")
+    tree = least_tree(root, nodes, value[:, 0], largest=aggregation == "MAX")
+    if tree is None:
+        raise node.error(f"{subject}, which as one tree have more than {MOST_LEAVES:,} leaves: export fewer trees, or add up their "
                          "scores (SUM, AVERAGE)")
-    return np.zeros(1, dtype=np.int64), found[0], found[1][:, None]
+    return np.zeros(1, dtype=np.int64), tree[0], tree[1][:, None]
 
 
 def floor32(values: Array) -> Array:
     """Return the largest float32 numbers that are at most `values`, as float64."""
     with np.errstate(over="ignore"):
-        near = values.astype(np.float32)
-        return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
+        rounded = values.astype(np.float32)
+        return np.where(rounded > values, np.nextafter(rounded, np.float32(-np.inf)), rounded).astype(np.float64)
 
 
 def _no_transform(node: OnnxNode, transform: str) -> None:
@@ -255,16 +255,16 @@ def _keys(node: OnnxNode, treeid: Integers, nodeid: Integers) -> Integers:
     return key
 
 
-def _found(node: OnnxNode, key: Integers, treeid: Integers, nodeid: Integers, needed: Booleans | None) -> Integers:
+def _positions(node: OnnxNode, key: Integers, treeid: Integers, nodeid: Integers, needed: Booleans | None) -> Integers:
     """Return the positions of nodes in `key`; any position for those that are not `needed`."""
     if len(treeid) != len(nodeid):
         raise node.error("its lists of nodes have different lengths")
     order = np.argsort(key)
-    at = order[np.minimum(np.searchsorted(key, treeid * 2**31 + nodeid, sorter=order), len(key) - 1)]
-    missing = key[at] != treeid * 2**31 + nodeid
+    position = order[np.minimum(np.searchsorted(key, treeid * 2**31 + nodeid, sorter=order), len(key) - 1)]
+    missing = key[position] != treeid * 2**31 + nodeid
     if (missing if needed is None else missing & needed).any():
         raise node.error("a branch or a weight belongs to a node that does not exist")
-    return np.asarray(at)
+    return np.asarray(position)
 
 
 def _add(node: OnnxNode, value: Array, leaf: Integers, target: Integers, weight: Array) -> None:
