@@ -61,8 +61,8 @@ class _Solution:
 
     def number(self, pattern: str) -> float | None:
         """Return the last number in the log that follows `pattern`."""
-        found = re.findall(pattern + r"\s+([-+]?\d[\d.]*(?:e[-+]?\d+)?)", self.log)
-        return float(found[-1]) if found else None
+        matches = re.findall(pattern + r"\s+([-+]?\d[\d.]*(?:e[-+]?\d+)?)", self.log)
+        return float(matches[-1]) if matches else None
 
 
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
@@ -71,31 +71,31 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     with tempfile.TemporaryDirectory(prefix="verifair-cbc-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no rows without a bound
+        bounded = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no rows without a bound
         order = np.argsort(program.integer, kind="stable")
-        _write(folder / "program.mps", program, kept, order)
+        _write(folder / "program.mps", program, bounded, order)
         seconds = max(run.begin(budget), 1e-2)
         interrupted = _run(binary, folder, _options(program, budget, presolve, seconds), seconds)
         out_of_time = run.end() >= seconds
-        left = _read(folder, program.columns, int(kept.sum()))
+        left = _read(folder, program.columns, int(bounded.sum()))
     reason = _reason(left, program, interrupted, out_of_time)
-    early = program.mixed_integer and isinstance(reason, Limit)
+    stopped_early = program.mixed_integer and isinstance(reason, Limit)
     # The point of an LP that stopped early may be infeasible, and a MIP's may be its relaxation's.
-    stopped_at_one = early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
+    stopped_at_one = stopped_early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
     values = duals = dual_bound = None
     if left.point is not None and (reason is Termination.OPTIMAL or stopped_at_one):
         values = np.empty(program.columns)
         values[order] = left.point
     if reason is Termination.OPTIMAL and left.duals is not None and not program.mixed_integer:
-        duals = np.zeros(len(kept))
-        duals[kept] = left.duals
+        duals = np.zeros(len(bounded))
+        duals[bounded] = left.duals
     if reason is Termination.OPTIMAL and values is not None and program.objective is not None:
         dual_bound = float(program.objective @ values) + program.constant
-    if early:
+    if stopped_early:
         dual_bound = _bound(left, program.constant)
     nodes = left.number("Enumerated nodes:") if program.mixed_integer else None
-    whole = None if nodes is None else int(nodes)
-    return run.outcome(reason, _message(left), values=values, dual_bound=dual_bound, multipliers=duals, nodes=whole)
+    node_count = None if nodes is None else int(nodes)
+    return run.outcome(reason, _message(left), values=values, dual_bound=dual_bound, multipliers=duals, nodes=node_count)
 
 
 def _binary() -> str:
@@ -172,14 +172,14 @@ def _bound(left: _Solution, constant: float) -> float | None:
 
 
 def _result(left: _Solution) -> str:
-    found = re.findall(r"^Result - (.*?)\s*$", left.log, re.MULTILINE)
-    return str(found[-1]) if found else ""
+    matches = re.findall(r"^Result - (.*?)\s*$", left.log, re.MULTILINE)
+    return str(matches[-1]) if matches else ""
 
 
 def _message(left: _Solution) -> str:
     version = re.search(r"^Version: (\S+)", left.log, re.MULTILINE)
-    said = [left.status or left.log.strip().rpartition("\n")[2] or "ended without an answer", _result(left)]
-    return f"CBC{' ' + version.group(1) if version else ''}: " + "; ".join(part for part in said if part)
+    texts = [left.status or left.log.strip().rpartition("\n")[2] or "ended without an answer", _result(left)]
+    return f"CBC{' ' + version.group(1) if version else ''}: " + "; ".join(part for part in texts if part)
 
 
 def _read(folder: Path, columns: int, rows: int) -> _Solution:
@@ -198,11 +198,11 @@ def _read(folder: Path, columns: int, rows: int) -> _Solution:
     return _Solution(status=status, log=log, point=point, duals=duals)
 
 
-def _write(path: Path, program: Program, kept: np.ndarray, order: np.ndarray) -> None:
+def _write(path: Path, program: Program, bounded: np.ndarray, order: np.ndarray) -> None:
     """The program in free MPS: row R0 is the objective, columns C0, C1, ... are in the given order, whole ones last."""
     first = sp.csr_array((program.costs, np.arange(program.columns), [0, program.columns]), shape=(1, program.columns))
-    entries = sp.vstack([first, program.rows[kept]], format="csc")[:, order]  # the objective's zeros make every column appear
-    row_lower, row_upper = program.row_lower[kept], program.row_upper[kept]
+    entries = sp.vstack([first, program.rows[bounded]], format="csc")[:, order]  # the objective's zeros make every column appear
+    row_lower, row_upper = program.row_lower[bounded], program.row_upper[bounded]
     kinds = np.where(row_lower == row_upper, "E", np.where(row_lower == -np.inf, "L", "G"))
     sides = np.where(row_lower == -np.inf, row_upper, row_lower)
     ranged = np.flatnonzero((row_lower < row_upper) & np.isfinite(row_lower) & np.isfinite(row_upper))
@@ -232,6 +232,6 @@ def _lines(form: str, *parts: np.ndarray) -> Iterator[str]:
 
 def _bounds(finite: str, infinite: str, values: Array) -> Iterator[str]:
     """Every bound is written: what MPS takes for granted of a whole column differs from reader to reader."""
-    known = np.isfinite(values)
-    yield from _lines(f" {finite} BOUNDS C%d %.17g\n", np.flatnonzero(known), values[known])
-    yield from _lines(f" {infinite} BOUNDS C%d\n", np.flatnonzero(~known))
+    bounded = np.isfinite(values)
+    yield from _lines(f" {finite} BOUNDS C%d %.17g\n", np.flatnonzero(bounded), values[bounded])
+    yield from _lines(f" {infinite} BOUNDS C%d\n", np.flatnonzero(~bounded))

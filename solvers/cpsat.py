@@ -30,20 +30,20 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         return run.outcome(Termination.INFEASIBLE, "an integer column or an empty row has no value between its bounds")
     solver = cp_model.CpSolver()
     _configure(solver.parameters, budget, presolve, left)
-    decided = _stops(solver, budget, lambda scaled: float(np.ldexp(scaled, -objective_exponent)) + program.constant)
-    status, interrupted = run_interruptible(lambda: solver.solve(model, decided), solver.stop_search)
+    stops = _stops(solver, budget, lambda scaled: float(np.ldexp(scaled, -objective_exponent)) + program.constant)
+    status, interrupted = run_interruptible(lambda: solver.solve(model, stops), solver.stop_search)
     name = solver.status_name(status)
     # CP-SAT says FEASIBLE or UNKNOWN for every early stop and not by which limit.
     out_of_time = run.end() >= 0.9 * solver.parameters.max_time_in_seconds
-    early = (
-        Limit.INTERRUPTED if interrupted else Limit.DECIDED if decided.reached else Limit.TIME if out_of_time else Limit.OTHER
+    limit = (
+        Limit.INTERRUPTED if interrupted else Limit.DECIDED if stops.reached else Limit.TIME if out_of_time else Limit.OTHER
     )
-    known = reasons({Termination.OPTIMAL: ["OPTIMAL"], Termination.INFEASIBLE: ["INFEASIBLE"], early: ["FEASIBLE", "UNKNOWN"]})
+    reason_of = reasons({Termination.OPTIMAL: ["OPTIMAL"], Termination.INFEASIBLE: ["INFEASIBLE"], limit: ["FEASIBLE", "UNKNOWN"]})
     values = np.array(solver.values(columns), dtype=np.float64) if name in ("OPTIMAL", "FEASIBLE") else None
     dual_bound = None
     if program.objective is not None and name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
         dual_bound = float(np.ldexp(solver.best_objective_bound, -objective_exponent)) + program.constant
-    reason = known.get(name, Termination.ERROR)  # MODEL_INVALID
+    reason = reason_of.get(name, Termination.ERROR)  # MODEL_INVALID
     return run.outcome(reason, name, values=values, dual_bound=dual_bound, nodes=int(solver.num_branches))
 
 
@@ -100,8 +100,8 @@ def _model(program: Program) -> tuple[Any, Any, int]:
     np.maximum.at(exponents, row_of, _exponents(rows.data))
     coefficients = _integers(rows.data, exponents[row_of], reach[rows.indices], row_of, "row")
     empty = np.diff(start) == 0
-    nothing = (lower > upper).any() or ((program.row_lower > 0) | (program.row_upper < 0))[empty].any()
-    if nothing:
+    is_empty = (lower > upper).any() or ((program.row_lower > 0) | (program.row_upper < 0))[empty].any()
+    if is_empty:
         return None, None, 0
 
     model = cp_model.CpModel()
@@ -127,24 +127,24 @@ def _model(program: Program) -> tuple[Any, Any, int]:
 def _exponents(values: Array) -> Integers:
     """Return for each value the smallest k >= 0 for which value * 2^k is an integer."""
     mantissa, exponent = np.frexp(values)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    lowest_bit = np.where(whole == 0, 1, whole & -whole)
+    digits = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest_bit = np.where(digits == 0, 1, digits & -digits)
     trailing = np.log2(lowest_bit.astype(np.float64)).astype(np.int64)  # exact: a power of two
-    return np.where(whole == 0, 0, np.maximum(53 - exponent - trailing, 0)).astype(np.int64)
+    return np.where(digits == 0, 0, np.maximum(53 - exponent - trailing, 0)).astype(np.int64)
 
 
-def _integers(values: Array, exponents: Integers, reach: Array, row_of: Integers, what: str) -> Integers:
+def _integers(values: Array, exponents: Integers, reach: Array, row_of: Integers, kind: str) -> Integers:
     """Return values * 2^exponents as int64, after checking that no row's activity can leave int64."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.ldexp(values, exponents)
         activity = np.bincount(row_of, weights=np.abs(scaled) * np.maximum(reach, 1.0))
     if not (activity <= LARGEST).all():
         row = int(np.flatnonzero(~(activity <= LARGEST))[0])
-        name = f"row {row}" if what == "row" else "the objective"
+        name = f"row {row}" if kind == "row" else "the objective"
         raise _unsupported(f"{name} has coefficients with up to {int(exponents[row_of == row].max())} binary places, "
                            "which leaves the range of int64 when scaled to integers")
     return scaled.astype(np.int64)
 
 
-def _unsupported(why: str) -> UnsupportedProgram:
-    return UnsupportedProgram(f"{NAME}: {why}; use a MIP backend, for example highs, or z3 for exact arithmetic")
+def _unsupported(reason: str) -> UnsupportedProgram:
+    return UnsupportedProgram(f"{NAME}: {reason}; use a MIP backend, for example highs, or z3 for exact arithmetic")

@@ -130,10 +130,10 @@ def _gather(rows: Any, attribute: str, origin: Any, program: Program) -> Array |
     if rows is None:
         return total
     try:
-        found = rows.getAttr(attribute)
+        values = rows.getAttr(attribute)
     except (gurobipy.GurobiError, AttributeError):
         return None
-    np.add.at(total, origin, found)
+    np.add.at(total, origin, values)
     return total
 
 

@@ -138,8 +138,8 @@ def _read(highs: Any, run: BackendRun, *, decided: bool = False) -> Outcome:
         dual_bound = info.objective_function_value
         multipliers = np.array(highs.getSolution().row_dual)
     elif reason is Termination.INFEASIBLE and len(program.row_lower):
-        found, exists, ray = highs.getDualRay()
-        multipliers = np.array(ray) if found == highspy.HighsStatus.kOk and exists else None
+        ray_status, exists, ray = highs.getDualRay()
+        multipliers = np.array(ray) if ray_status == highspy.HighsStatus.kOk and exists else None
     return run.outcome(
         reason, highs.modelStatusToString(status), values=np.array(highs.getSolution().col_value) if feasible else None,
         dual_bound=dual_bound, multipliers=multipliers, nodes=int(info.mip_node_count) if program.mixed_integer else None,

@@ -82,8 +82,8 @@ def _solve(program: Program, name: str, solver_type: str, budget: Budget, presol
     bounded = reason is Termination.OPTIMAL or isinstance(reason, Limit)
     multipliers = None
     if not program.mixed_integer and reason is Termination.OPTIMAL:
-        duals = (one.dual_solution.dual_values for one in result.solutions if one.HasField("dual_solution"))
-        multipliers = next((_dense(found, len(program.row_lower)) for found in duals), None)
+        duals = (solution.dual_solution.dual_values for solution in result.solutions if solution.HasField("dual_solution"))
+        multipliers = next((_dense(values, len(program.row_lower)) for values in duals), None)
     if not program.mixed_integer and reason is Termination.INFEASIBLE and result.dual_rays:
         multipliers = _dense(result.dual_rays[0].dual_values, len(program.row_lower))
     return run.outcome(

@@ -16,11 +16,11 @@ class PluginError(BackendError):
 @lru_cache
 def plugins(group: str) -> tuple[Any, ...]:
     """Return the objects of a group's entry points, in the order of their names. Raises PluginError for one that does not load."""
-    found = []
-    for point in sorted(entry_points(group=group), key=lambda one: one.name):
+    objects = []
+    for point in sorted(entry_points(group=group), key=lambda p: p.name):
         try:
-            found.append(point.load())
+            objects.append(point.load())
         except Exception as error:  # another package may raise anything
             message = f"{group}: {point.name} ({point.value}) does not load: {error}"
             raise PluginError(f"{message}; fix or remove that package") from error
-    return tuple(found)
+    return tuple(objects)

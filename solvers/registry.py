@@ -126,7 +126,7 @@ class Backend:
         """Return the parts of the budget that are set but that this backend does not support."""
         branches = needs(program) != {Capability.LP}
         searches = branches and program.objective is not None
-        asked = {
+        requested = {
             Capability.NODE_LIMIT: budget.nodes is not None and branches,
             Capability.MEMORY_LIMIT: budget.memory_mb is not None,
             Capability.THREADS: budget.threads > 1,
@@ -134,7 +134,7 @@ class Backend:
             Capability.STOP_BELOW: budget.stop_below is not None and searches,
             Capability.STOP_ABOVE: budget.stop_above is not None and searches,
         }
-        return [capability.value for capability, wanted in asked.items() if wanted and capability not in self.capabilities]
+        return [capability.value for capability, is_set in requested.items() if is_set and capability not in self.capabilities]
 
 
 def needs(program: Program) -> frozenset[Capability]:
@@ -150,21 +150,21 @@ def backends() -> tuple[Backend, ...]:
     An entry point of the group `verifair.backends` is a `Backend`, or a function that returns one.
     Raises PluginError for one that does not load, or takes the name of another.
     """
-    brought = []
+    external = []
     names = {backend.name for backend in _BACKENDS}
-    for found in plugins(GROUP):
-        backend = found if isinstance(found, Backend) else found()
+    for entry in plugins(GROUP):
+        backend = entry if isinstance(entry, Backend) else entry()
         if not isinstance(backend, Backend) or backend.name in names:
             raise PluginError(f"{GROUP}: {backend!r:.80} is no backend with a name of its own; fix or remove its package")
         names.add(backend.name)
-        brought.append(backend)
-    return (*_BACKENDS, *brought)
+        external.append(backend)
+    return (*_BACKENDS, *external)
 
 
 def get(name: str) -> Backend:
     """Return the backend of that name. Raises BackendError with the known names otherwise."""
-    for known in (lambda: _BACKENDS, backends):  # packages are searched only if the name is none of verifair's own
-        for backend in known():
+    for group in (lambda: _BACKENDS, backends):  # packages are searched only if the name is none of verifair's own
+        for backend in group():
             if backend.name == name:
                 return backend
     raise BackendError(f"no solver is called {name!r}; known are {_names(backends())}")
@@ -184,11 +184,11 @@ def solve(
 
 def _crossed(program: Program) -> str | None:
     """Return the column or row with crossed bounds, or None: backends treat these as an error or not; here they are infeasible."""
-    for what, lower, upper in (("column", program.lower, program.upper), ("row", program.row_lower, program.row_upper)):
+    for kind, lower, upper in (("column", program.lower, program.upper), ("row", program.row_lower, program.row_upper)):
         crossed = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
         if len(crossed):
             i = int(crossed[0])
-            return f"{what} {i} has lower {lower[i]} and upper {upper[i]}"
+            return f"{kind} {i} has lower {lower[i]} and upper {upper[i]}"
     return None
 
 

@@ -49,16 +49,16 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     if program.objective is None:
         return _satisfy(run, text, budget, deadline)[0]
     goal = _linear(program.objective, columns)
-    for most in _thresholds(budget):
-        limited = f"{text}(assert (<= {goal} {_numeral(Fraction(most) - Fraction(program.constant))}))"
+    for limit in _thresholds(budget):
+        limited = f"{text}(assert (<= {goal} {_numeral(Fraction(limit) - Fraction(program.constant))}))"
         outcome, exact = _satisfy(run, limited, budget, deadline)
-        if outcome.termination is Termination.INFEASIBLE and most == budget.stop_above:
+        if outcome.termination is Termination.INFEASIBLE and limit == budget.stop_above:
             outcome, exact = _satisfy(run, text, budget, deadline)  # first decide whether there is any point
             if exact is None:
                 return outcome
-            return run.outcome(Limit.DECIDED, f"unsat at most {most}", values=outcome.values, exact_values=exact, dual_bound=most)
+            return run.outcome(Limit.DECIDED, f"unsat at most {limit}", values=outcome.values, exact_values=exact, dual_bound=limit)
         if exact is not None and budget.stop_below is not None and _value(program, exact) <= Fraction(budget.stop_below):
-            return run.outcome(Limit.DECIDED, f"sat at most {most}", values=outcome.values, exact_values=exact)
+            return run.outcome(Limit.DECIDED, f"sat at most {limit}", values=outcome.values, exact_values=exact)
         if exact is None and outcome.termination is not Termination.INFEASIBLE:
             return outcome  # out of time, say
     return _minimise(run, f"{text}(minimize {goal})", budget, deadline)
@@ -66,7 +66,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
 def _thresholds(budget: Budget) -> list[float]:
     """Return values of the objective to be decided before its optimum, which takes Z3 many times as long."""
-    return [most for most in (budget.stop_above, budget.stop_below) if most is not None]
+    return [limit for limit in (budget.stop_above, budget.stop_below) if limit is not None]
 
 
 def _value(program: Program, point: Sequence[Fraction]) -> Fraction:
@@ -78,9 +78,9 @@ def _satisfy(run: BackendRun, text: str, budget: Budget, deadline: float) -> tup
     import z3
 
     context = z3.Context()
-    failed, solver = _check(run, z3.Solver(ctx=context), context, text, budget, deadline)
-    if failed is not None:
-        return failed, None
+    outcome, solver = _check(run, z3.Solver(ctx=context), context, text, budget, deadline)
+    if outcome is not None:
+        return outcome, None
     exact = _point(run.program, solver.model(), context)
     return run.outcome(Termination.OPTIMAL, "sat", values=_rounded(exact), exact_values=exact), exact
 
@@ -89,9 +89,9 @@ def _minimise(run: BackendRun, text: str, budget: Budget, deadline: float) -> Ou
     import z3
 
     context, program = z3.Context(), run.program
-    failed, solver = _check(run, z3.Optimize(ctx=context), context, text, budget, deadline)
-    if failed is not None:
-        return failed
+    outcome, solver = _check(run, z3.Optimize(ctx=context), context, text, budget, deadline)
+    if outcome is not None:
+        return outcome
     exact = _point(program, solver.model(), context)
     # Z3 gives the infimum as  coefficient * infinity + value + coefficient * epsilon.
     infinite, infimum, epsilon = (_fraction(part) for part in z3.OptimizeObjective(solver, 0, False).lower_values())
@@ -99,8 +99,8 @@ def _minimise(run: BackendRun, text: str, budget: Budget, deadline: float) -> Ou
         return run.outcome(Termination.UNBOUNDED, "sat, infimum -oo")
     infimum += Fraction(program.constant)
     reason = Termination.OPTIMAL if _value(program, exact) == infimum and epsilon == 0 else Limit.OTHER
-    said = f"sat, infimum {infimum}"
-    return run.outcome(reason, said, values=_rounded(exact), exact_values=exact, dual_bound=float(infimum))
+    message = f"sat, infimum {infimum}"
+    return run.outcome(reason, message, values=_rounded(exact), exact_values=exact, dual_bound=float(infimum))
 
 
 def _check(
@@ -121,11 +121,11 @@ def _check(
         return run.outcome(Termination.INFEASIBLE, "unsat"), solver
     if status == z3.sat:
         return None, solver
-    said = solver.reason_unknown()
-    reason = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(said, Termination.ERROR)
-    if reason is Termination.ERROR and said == "unknown" and run.build_seconds + run.solve_seconds >= budget.seconds:
+    message = solver.reason_unknown()
+    reason = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(message, Termination.ERROR)
+    if reason is Termination.ERROR and message == "unknown" and run.build_seconds + run.solve_seconds >= budget.seconds:
         reason = Limit.TIME  # an optimisation that runs into its timer has no better word for it
-    return run.outcome(reason, said), solver
+    return run.outcome(reason, message), solver
 
 
 def _point(program: Program, model: Any, context: Any) -> tuple[Fraction, ...]:
