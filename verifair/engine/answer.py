@@ -81,12 +81,12 @@ def engines(answers: Iterable[GoalAnswer]) -> str:
 
 def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list[GoalAnswer]]:
     """Replay every witness in float32 onnxruntime, all in one batch, and note whether it shows the violation too."""
-    at = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.witness is not None]
-    if problem.network.source is None or not at:
+    positions = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.witness is not None]
+    if problem.network.source is None or not positions:
         return answers
-    question, goal = np.array(at).T
-    raw = np.array([answers[q][g].witness for q, g in at])
-    for (q, g), agrees in zip(at, runtime_agrees(problem, question, goal, raw), strict=True):
+    question, goal = np.array(positions).T
+    raw = np.array([answers[q][g].witness for q, g in positions])
+    for (q, g), agrees in zip(positions, runtime_agrees(problem, question, goal, raw), strict=True):
         answers[q][g] = replace(answers[q][g], agrees=bool(agrees == 1))
     return answers
 
@@ -119,8 +119,8 @@ def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[s
     text = json.dumps(content, indent=2)
     path = Path(f"disagreement-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json")
     path.write_text(text + "\n", encoding="utf-8")
-    said = "; ".join(f"{name}: {answer}" for name, answer in content["answers"].items())
-    return Disagreement(f"two engines contradict each other ({said}); saved as {path.resolve()}, please report it")
+    summary = "; ".join(f"{name}: {answer}" for name, answer in content["answers"].items())
+    return Disagreement(f"two engines contradict each other ({summary}); saved as {path.resolve()}, please report it")
 
 
 def reproducer(problem: TwinProblem, question: int, row: Array) -> dict[str, Any]:

@@ -133,30 +133,30 @@ def _by_turns(
     problem: TwinProblem, budget: Budget, deadline: float, group: Integers | None, progress: Callable[[int], None] | None
 ) -> list[list[GoalAnswer]]:
     """Decide by boxes and by signs of neurons in turns (see `turns`)."""
-    network, most = layered(problem.network, "neuron branching"), np.inf if budget.nodes is None else budget.nodes
-    limit = min(turns.FIRST, most)
+    network, max_nodes = layered(problem.network, "neuron branching"), np.inf if budget.nodes is None else budget.nodes
+    limit = min(turns.FIRST, max_nodes)
     search = begin(
         problem, network, seconds=budget.seconds, max_nodes=int(limit), group=group, seed=budget.seed, progress=progress
     )
-    answers, before = _answers(problem, search.goals), np.ones(len(problem.batch))
-    begun, cost = dict[tuple[int, int], NeuronSearch](), dict[int, float]()
-    while limit < most and (pending := _out_of_nodes(answers, group)):
+    answers, previous = _answers(problem, search.goals), np.ones(len(problem.batch))
+    searches, cost = dict[tuple[int, int], NeuronSearch](), dict[int, float]()
+    while limit < max_nodes and (pending := _out_of_nodes(answers, group)):
         shares = search.open_shares()
         for q, g in pending:
-            if not turns.stalled(before[q], shares[q]) or (q, g) not in _out_of_nodes(answers, group):
+            if not turns.stalled(previous[q], shares[q]) or (q, g) not in _out_of_nodes(answers, group):
                 continue
             cost[q] = cost[q] if q in cost else turns.seconds_a_program(problem, q)
-            programs = begun[q, g].programs if (q, g) in begun else turns.TRIAL
+            programs = searches[q, g].programs if (q, g) in searches else turns.TRIAL
             if turns.affordable(problem, programs * cost[q], int(limit)):
-                if (q, g) not in begun:
-                    begun[q, g] = NeuronSearch.of(problem, q, g, PHASE_NODES, turns.Shrinking())
-                answers[q][g] = _by_neurons(begun[q, g], (deadline - clock.now()) / 2, answers[q][g])
-        before, limit = shares, min(turns.AGAIN * limit, most)
-        wanted = np.zeros((len(problem.batch), len(problem.goals)), dtype=bool)
+                if (q, g) not in searches:
+                    searches[q, g] = NeuronSearch.of(problem, q, g, PHASE_NODES, turns.Shrinking())
+                answers[q][g] = _by_neurons(searches[q, g], (deadline - clock.now()) / 2, answers[q][g])
+        previous, limit = shares, min(turns.AGAIN * limit, max_nodes)
+        selected = np.zeros((len(problem.batch), len(problem.goals)), dtype=bool)
         left = _out_of_nodes(answers, group)
         for q, g in left:
-            wanted[q, g] = True
-        search.go_on(wanted, int(limit))
+            selected[q, g] = True
+        search.go_on(selected, int(limit))
         for q, g in left:
             answers[q][g] = _answer(search.goals, q, g)
     return answers
@@ -195,9 +195,9 @@ def _share_out(
     Each gets an equal share of the seconds that are left; time that it does not need goes to the next ones. Goals that ran out of
     time are asked once more if each can get at least half as much again, as a solver starts from the beginning.
     """
-    given, interrupted = 0.0, False
-    while pending and not interrupted and (deadline - clock.now()) / len(pending) >= 1.5 * given:
-        again: list[tuple[int, int]] = []
+    longest, interrupted = 0.0, False
+    while pending and not interrupted and (deadline - clock.now()) / len(pending) >= 1.5 * longest:
+        retry: list[tuple[int, int]] = []
         for k, (q, g) in enumerate(pending):
             if group is not None and group[q] in _refuted(answers, group):
                 continue
@@ -208,9 +208,9 @@ def _share_out(
             answers[q][g] = decide_one(q, g, seconds)
             interrupted = answers[q][g].reason is Reason.INTERRUPTED  # the solver got a Ctrl-C meant for the whole run
             if answers[q][g].reason is Reason.TIME:
-                again.append((q, g))
-                given = max(given, seconds)
-        pending = again
+                retry.append((q, g))
+                longest = max(longest, seconds)
+        pending = retry
 
 
 def _refuted(answers: list[list[GoalAnswer]], group: Integers) -> set[int]:
@@ -218,15 +218,15 @@ def _refuted(answers: list[list[GoalAnswer]], group: Integers) -> set[int]:
     return {int(group[q]) for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)}
 
 
-def _by_neurons(search: NeuronSearch, seconds: float, known: GoalAnswer) -> GoalAnswer:
+def _by_neurons(search: NeuronSearch, seconds: float, prior: GoalAnswer) -> GoalAnswer:
     """Give neuron branching a turn; return its answer if it decides the goal, else the known one."""
-    before = search.nodes
+    previous = search.nodes
     found = search.run(max(seconds, 1e-3))
-    known = replace(known, nodes=known.nodes + found.nodes - before)
+    prior = replace(prior, nodes=prior.nodes + found.nodes - previous)
     if found.status is Status.UNKNOWN:
-        return known
+        return prior
     margins = None if found.margins is None else (float(found.margins[0]), float(found.margins[1]))
     return replace(
-        known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching",
+        prior, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching",
         float32=found.float32,
     )

@@ -117,19 +117,19 @@ def _connected(address: str) -> Any:
     ever."""
     import distributed
 
-    found: list[Any] = []
+    results: list[Any] = []
 
     def connect() -> None:
         try:
-            found.append(distributed.Client(address, timeout=CONNECT, set_as_default=False))
+            results.append(distributed.Client(address, timeout=CONNECT, set_as_default=False))
         except Exception as error:
-            found.append(error)
+            results.append(error)
 
     attempt = threading.Thread(target=connect, daemon=True)
     attempt.start()
     attempt.join(2 * CONNECT)
     port = address.rpartition(":")[2]
-    answer = found[0] if found else TimeoutError("what listens there does not speak dask's protocol")
+    answer = results[0] if results else TimeoutError("what listens there does not speak dask's protocol")
     if isinstance(answer, Exception):
         raise ClusterError(
             f"--cluster {address}: no dask scheduler answers there ({_first_line(answer)}); start one with "
@@ -145,23 +145,23 @@ def _check_workers(client: Any, address: str) -> None:
         client.wait_for_workers(1, timeout=CONNECT)
     except TimeoutError:
         raise ClusterError(f"--cluster {address}: the scheduler has no workers; {start}") from None
-    found = {f"worker {worker}": answer for worker, answer in client.run(fingerprint, on_error="return").items()}
+    answers = {f"worker {worker}": answer for worker, answer in client.run(fingerprint, on_error="return").items()}
     try:
-        found["the scheduler"] = client.run_on_scheduler(fingerprint)  # dask deserialises tasks there
+        answers["the scheduler"] = client.run_on_scheduler(fingerprint)  # dask deserialises tasks there
     except Exception as error:  # importing verifair there may raise anything
-        found["the scheduler"] = error
-    for who, answer in found.items():
+        answers["the scheduler"] = error
+    for name, answer in answers.items():
         if isinstance(answer, OSError):
             continue  # it died meanwhile: there may be others, and each task checks again
         if isinstance(answer, Exception):
             raise ClusterError(
-                f"--cluster {address}: {who} cannot work for us ({type(answer).__name__}: {_first_line(answer)}); install "
+                f"--cluster {address}: {name} cannot work for us ({type(answer).__name__}: {_first_line(answer)}); install "
                 f"verifair {fingerprint()['verifair']} where it runs, in the environment that starts it"
             )
-        other = unlike(answer)
-        if other:
-            why = f"{who} is not like this machine, and could give other answers: {other}"
-            raise ClusterError(f"--cluster {address}: {why}; {SAME}")
+        differences = unlike(answer)
+        if differences:
+            problem = f"{name} is not like this machine, and could give other answers: {differences}"
+            raise ClusterError(f"--cluster {address}: {problem}; {SAME}")
     threads = {worker: count for worker, count in client.nthreads().items() if count != 1}
     for worker, count in threads.items():
         raise ClusterError(f"--cluster {address}: {several_threads(worker, count)}")
@@ -190,24 +190,24 @@ def several_threads(worker: str, count: int) -> str:
 @lru_cache
 def fingerprint() -> dict[str, str | None]:
     """Return the versions that must be equal on all machines of a run: Python, packages, and a digest of verifair's source."""
-    found: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
+    versions: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
     digest = hashlib.sha256()
     for package in CODE:
         root = Path(str(resources.files(package)))
         for file in sorted(root.rglob("*.py")):
             digest.update(str(file.relative_to(root.parent)).encode() + b"\0" + file.read_bytes())
-    found["code"] = digest.hexdigest()[:16]
-    return found
+    versions["code"] = digest.hexdigest()[:16]
+    return versions
 
 
-def unlike(found: dict[str, str | None]) -> str:
+def unlike(versions: dict[str, str | None]) -> str:
     """Return the differences between another machine and this one; empty if there are none."""
-    here = fingerprint()
-    other = [name for name in here if found.get(name) != here[name]]
-    return ", ".join(f"{name} {found.get(name) or 'missing'} (here {here[name]})" for name in other)
+    local = fingerprint()
+    names = [name for name in local if versions.get(name) != local[name]]
+    return ", ".join(f"{name} {versions.get(name) or 'missing'} (here {local[name]})" for name in names)
 
 
 def _first_line(error: BaseException) -> str:
@@ -231,8 +231,8 @@ class DaskCluster:
 
     @classmethod
     def of(cls, client: Any, address: str, patience: float) -> DaskCluster:
-        before = time.time()
-        ahead = client.run_on_scheduler(time.time) - (before + time.time()) / 2
+        start = time.time()
+        ahead = client.run_on_scheduler(time.time) - (start + time.time()) / 2
         return cls(client=client, address=address, patience=patience, ahead=ahead)
 
     def workers(self) -> int:
@@ -248,16 +248,16 @@ class DaskCluster:
         """
         pending: set[Any] = set()
         done: SimpleQueue[Any] = SimpleQueue()
-        count, look, seen = 0, 0.0, time.monotonic()
+        count, next_check, last_seen = 0, 0.0, time.monotonic()
         try:
             while True:
                 now = time.monotonic()
-                if now > look:
-                    count, look = self.workers(), now + min(1.0, self.patience / 4)
-                    seen = now if count else seen
-                    if now - seen > self.patience:
-                        gone = f"all workers are gone, and none came for {self.patience:g} s"
-                        raise ClusterError(f"--cluster {self.address}: {gone}. {REMEDY}")
+                if now > next_check:
+                    count, next_check = self.workers(), now + min(1.0, self.patience / 4)
+                    last_seen = now if count else last_seen
+                    if now - last_seen > self.patience:
+                        problem = f"all workers are gone, and none came for {self.patience:g} s"
+                        raise ClusterError(f"--cluster {self.address}: {problem}. {REMEDY}")
                 for task in islice(tasks, max(0, (1 + AHEAD) * max(count, 1) - len(pending))):
                     future = self._submitted(task)
                     pending.add(future)
@@ -265,10 +265,10 @@ class DaskCluster:
                 if not pending:
                     return
                 try:
-                    future = done.get(timeout=max(look - now, 0.01))
+                    future = done.get(timeout=max(next_check - now, 0.01))
                 except Empty:
                     continue
-                seen = time.monotonic()
+                last_seen = time.monotonic()
                 pending.discard(future)
                 yield self._result(future)
         finally:
@@ -291,8 +291,8 @@ class DaskCluster:
         function, args, kwargs = task
         key = f"verifair-{function.__name__}-{uuid4().hex}"
         with reaching(self.address):
-            values, named = [sent(value) for value in args], {name: sent(value) for name, value in kwargs.items()}
-            return self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
+            values, options = [sent(value) for value in args], {name: sent(value) for name, value in kwargs.items()}
+            return self.client.submit(_called, fingerprint(), function, values, options, key=key, pure=False)
 
     def _result(self, future: Any) -> Any:
         """Return the result of a task that has ended, or raise its error; ClusterError if the cluster failed."""
@@ -339,8 +339,8 @@ def _called(expected: dict[str, str | None], function: Callable[..., T], args: l
 
 
 def _check_expected(worker: Any, client: dict[str, str | None]) -> None:
-    other = unlike(client)
-    if other:
-        raise ClusterError(f"worker {worker.address} joined with other software than the client: {other}; {SAME}. {REMEDY}")
+    differences = unlike(client)
+    if differences:
+        raise ClusterError(f"worker {worker.address} joined with other software than the client: {differences}; {SAME}. {REMEDY}")
     if worker.state.nthreads != 1:
         raise ClusterError(f"{several_threads(worker.address, worker.state.nthreads)}. {REMEDY}")

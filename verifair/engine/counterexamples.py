@@ -77,7 +77,7 @@ class Counterexamples(Pictured):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with two rows for each counterexample, x and x': features, decision, and probability or value."""
-        frames = {number: one.to_frame().T for number, one in enumerate(self.found, start=1)}
+        frames = {number: counterexample.to_frame().T for number, counterexample in enumerate(self.found, start=1)}
         return pd.concat(frames, names=["counterexample", "row"]) if frames else pd.DataFrame()
 
     def _draw(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class _Enumeration:
                 return Reason.TIME
             self.known = set(self.found)
             reason = self._round()
-            for key in [one for one in self.found if one not in self.known]:
+            for key in [person for person in self.found if person not in self.known]:
                 self.open = _Pieces.join([self.open.take(slice(0, 0)), *self._without(self.open, np.array(key))])
             progress(min(len(self.found), self.count), self.count)
             if reason is not None:
@@ -255,9 +255,9 @@ class _Enumeration:
         """Return True if somebody found is the same except in real features, and too near in these."""
         if not len(self.real) or not self.found:
             return False
-        apart = np.abs(np.array(list(self.found)) - np.array(key))
+        distance = np.abs(np.array(list(self.found)) - np.array(key))
         reach = self.reach[self.shared]  # a little less, so that rounding does not count people at its edge
-        return bool(np.where(reach > 0, apart < 0.999 * reach, apart == 0).all(axis=1).any())
+        return bool(np.where(reach > 0, distance < 0.999 * reach, distance == 0).all(axis=1).any())
 
     def _small(self, boxes: _Pieces) -> Booleans:
         """Return (B,) True for pieces that hold few rows."""
@@ -271,19 +271,19 @@ class _Enumeration:
         for lower, upper in zip(boxes.lower, boxes.upper, strict=True):
             axes = [np.arange(low, high + 1) if low < high else [low] for low, high in zip(lower, upper, strict=True)]
             rows.append(np.array(list(product(*axes)), dtype=np.float64))
-        raw, question = np.concatenate(rows), np.repeat(boxes.pair, [len(one) for one in rows])
+        raw, question = np.concatenate(rows), np.repeat(boxes.pair, [len(block) for block in rows])
         legal = domain.legal(raw) & domain.legal(self.problem.batch.take(question).second(raw))
         raw, question = raw[legal], question[legal]
-        met, unmet, margins = settled_goals(self.problem, question, raw)
-        if not (met | unmet.any(axis=1, keepdims=True)).all():
+        holds, unmet, margins = settled_goals(self.problem, question, raw)
+        if not (holds | unmet.any(axis=1, keepdims=True)).all():
             self.aside.append(Reason.NUMERICAL)
         index = np.flatnonzero(unmet.any(axis=1))
         goal = unmet[index].argmax(axis=1)
-        agrees = runtime_agrees(self.problem, question[index], goal, raw[index])
-        for k, g, shown in zip(index.tolist(), goal.tolist(), agrees.tolist(), strict=True):
+        agreements = runtime_agrees(self.problem, question[index], goal, raw[index])
+        for k, g, agreement in zip(index.tolist(), goal.tolist(), agreements.tolist(), strict=True):
             answer = replace(
                 GoalAnswer.blank("exact-evaluation", Reason.MOOT), status=Status.VIOLATED, reason=None, witness=raw[k],
-                margins=(float(margins[k, 0]), float(margins[k, 1])), agrees=None if shown < 0 else shown == 1,
+                margins=(float(margins[k, 0]), float(margins[k, 1])), agrees=None if agreement < 0 else agreement == 1,
             )
             self._keep(int(question[k]), g, answer)
 
@@ -291,9 +291,9 @@ class _Enumeration:
         """Yield the rests of the boxes of all pairs without a person, given by shared values."""
         shared = self.shared
         low, high = person - self.reach[shared], person + self.reach[shared]
-        whole = self.problem.domain.integer[shared]
-        last = np.where(whole, low - 1, np.minimum(low, np.nextafter(person, -np.inf)))
-        first = np.where(whole, high + 1, np.maximum(high, np.nextafter(person, np.inf)))
+        integral = self.problem.domain.integer[shared]
+        last = np.where(integral, low - 1, np.minimum(low, np.nextafter(person, -np.inf)))
+        first = np.where(integral, high + 1, np.maximum(high, np.nextafter(person, np.inf)))
         holds = ((boxes.lower[:, shared] <= high) & (boxes.upper[:, shared] >= low)).all(axis=1)
         yield boxes.take(np.flatnonzero(~holds))
         rest = boxes.take(np.flatnonzero(holds))
@@ -306,19 +306,19 @@ class _Enumeration:
 
     def result(self, reason: Reason | None) -> Counterexamples:
         """Return the people found, at most as many as asked for."""
-        found = tuple(self.found.values())[: self.count]
+        people = tuple(self.found.values())[: self.count]
         complete = reason is None and not len(self.open) and not self.aside and len(self.found) <= self.count
         certificate = None
-        if complete and not found:
+        if complete and not people:
             certificate = fairness_certificate(
                 self.query, self.problem.batch, self.box, self.evidence, epsilon=self.query.epsilon,
                 scale=self.query.scale,
             )
         names = [feature.name for feature in self.query.schema.features]
         return Counterexamples(
-            found=found, complete=complete, by_solver=complete and self.by_solver,
-            apart={names[v]: float(self.reach[v]) for v in self.real.tolist()} if found else {}, certificate=certificate,
-            reason=None if len(found) == self.count else reason, engine="+".join(sorted(self.engines - {""})),
+            found=people, complete=complete, by_solver=complete and self.by_solver,
+            apart={names[v]: float(self.reach[v]) for v in self.real.tolist()} if people else {}, certificate=certificate,
+            reason=None if len(people) == self.count else reason, engine="+".join(sorted(self.engines - {""})),
             seconds=clock.now() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.network),
         )
 

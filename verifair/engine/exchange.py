@@ -36,7 +36,7 @@ class Exchange:
         """Return the exchange. Raises QueryError for too many combinations, SchemaError for unknown features and real ones."""
         names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
         values = [schema.values(name) for name in names]
-        if len(names) > 1 and (count := int(np.prod([float(len(one)) for one in values]))) > MAX_COMBINATIONS:
+        if len(names) > 1 and (count := int(np.prod([float(len(options)) for options in values]))) > MAX_COMBINATIONS:
             raise QueryError(
                 f"{' and '.join(names)} have {count} combinations, at most {MAX_COMBINATIONS} can be compared; group the values"
             )
@@ -51,11 +51,11 @@ class Exchange:
 
     def of_rows(self, raw: Array) -> Array:
         """Return the numbers (N,) of raw rows (N, V) that lie within the schema's ranges."""
-        own = raw[:, self.index]
+        values = raw[:, self.index]
         if len(self.names) == 1:
-            return np.asarray(own[:, 0])
+            return np.asarray(values[:, 0])
         sizes = [len(self.schema.values(name)) for name in self.names]
-        places = (own - self.combined[0]).astype(np.int64)
+        places = (values - self.combined[0]).astype(np.int64)
         return np.asarray(np.ravel_multi_index(tuple(places.T), sizes), dtype=np.float64)
 
     def values(self, number: float) -> dict[str, float]:

@@ -136,7 +136,7 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
     what is left in its turn, so that the deadline would have affected it, is done again here. So a run with an effort gives the
     same results with any number of processes.
     """
-    given: dict[int, Task] = {}
+    sent: dict[int, Task] = {}
 
     def numbered() -> Iterator[Task]:
         for number in count():
@@ -144,37 +144,37 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
                 task = next(tasks, None)
             if task is None:
                 return
-            given[number] = function, args, named = task
-            yield joblib.delayed(_counted)(number, counting.spent, counting.left, function, *args, **named)
+            sent[number] = function, args, kwargs = task
+            yield joblib.delayed(_counted)(number, counting.spent, counting.left, function, *args, **kwargs)
 
     def unordered() -> Iterator[tuple[int, tuple[Any, float]]]:
         results = as_done(numbered(), jobs)
         while True:
             with clock.uncounted():  # joblib's own threads get no clock; the caller has one
-                one = next(results, None)
-            if one is None:
+                item = next(results, None)
+            if item is None:
                 return
-            yield one
+            yield item
 
-    for number, (found, spent) in enumerate(_sorted(unordered())):
-        function, args, named = given.pop(number)
-        deadlines = [value for value in (*args, *named.values()) if isinstance(value, Deadline)]
-        if any(spent > NEAR * (one.counted - counting.spent) for one in deadlines if one.counted is not None):
-            found = function(*args, **named)
+    for number, (result, spent) in enumerate(_sorted(unordered())):
+        function, args, kwargs = sent.pop(number)
+        deadlines = [value for value in (*args, *kwargs.values()) if isinstance(value, Deadline)]
+        if any(spent > NEAR * (deadline.counted - counting.spent) for deadline in deadlines if deadline.counted is not None):
+            result = function(*args, **kwargs)
         else:
             counting.spent += spent
-        yield found
+        yield result
 
 
 def _sorted(results: Iterator[tuple[int, T]]) -> Iterator[T]:
     """Yield numbered results in the order of their numbers 0, 1, ..., each as soon as those before it are there."""
-    done: dict[int, T] = {}
-    turn = 0
-    for number, found in results:
-        done[number] = found
-        while turn in done:
-            yield done.pop(turn)
-            turn += 1
+    waiting: dict[int, T] = {}
+    following = 0
+    for number, result in results:
+        waiting[number] = result
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
 
 
 def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], threads: int) -> Iterator[T]:
@@ -187,11 +187,11 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
         yield from _sorted(machines.as_done(_numbers(function, enumerate(arguments))))
         return
     results = joblib.Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(
-        joblib.delayed(_applied)(function, *one) for one in arguments
+        joblib.delayed(_applied)(function, *args) for args in arguments
     )
     try:
-        for one in results:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
-            yield one
+        for result in results:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
+            yield result
     finally:
         with warnings.catch_warnings():  # no warning if the caller ends early: unused results are no loss
             warnings.simplefilter("ignore")
@@ -224,18 +224,18 @@ class Helpers(Generic[T]):
     def together(self, arguments: Sequence[tuple[Any, ...]]) -> list[T]:
         """Return the function's results for many arguments, in their order; for a single one it is called here."""
         if len(arguments) < 2:
-            return [self.function.value(*one) for one in arguments]
+            return [self.function.value(*args) for args in arguments]
         return list(_sorted(as_done(_numbers(self.function, enumerate(arguments)), self.jobs)))
 
     def each(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
         """Yield (number, result) for many arguments, in any order; the function is called here until others are ready."""
-        given = enumerate(arguments)
+        numbered = enumerate(arguments)
         while MACHINES.get() is None and self.ready() < 2:
-            one = next(given, None)
-            if one is None:
+            item = next(numbered, None)
+            if item is None:
                 return
-            yield one[0], self.function.value(*one[1])
-        yield from as_done(_numbers(self.function, given), self.jobs)
+            yield item[0], self.function.value(*item[1])
+        yield from as_done(_numbers(self.function, numbered), self.jobs)
 
     def _start(self) -> None:
         with suppress(Exception):  # the search will raise it, too
@@ -252,8 +252,8 @@ def spread(jobs: int) -> Spread:
     """Return a function that calls another one with many arguments on processes or machines. The checker uses it."""
 
     def results(function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-        common = Shared(value=function)
-        return as_done((joblib.delayed(_applied)(common, *one) for one in arguments), jobs)
+        shared = Shared(value=function)
+        return as_done((joblib.delayed(_applied)(shared, *args) for args in arguments), jobs)
 
     return results
 
@@ -264,7 +264,7 @@ def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
 
 def _numbers(function: Shared[Callable[..., T]], numbered: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Task]:
     """Return tasks whose results come with the numbers of their arguments."""
-    return (joblib.delayed(_numbered)(number, function, *one) for number, one in numbered)
+    return (joblib.delayed(_numbered)(number, function, *args) for number, args in numbered)
 
 
 def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) -> tuple[int, T]:
@@ -279,36 +279,36 @@ def _processes(jobs: int) -> bool:
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) gets tasks in rounds, so that results can be kept on the
     way. Raises ProcessError if a process was killed."""
-    own = _processes(jobs)
-    children = {"initializer": _begin, "initargs": (os.getpid(),)} if own else {}
-    failed: list[Exception] = []
+    own_pool = _processes(jobs)
+    children = {"initializer": _begin, "initargs": (os.getpid(),)} if own_pool else {}
+    errors: list[Exception] = []
 
     def safe() -> Iterator[Task]:
         """Yield the tasks, and keep an error of their iterator: joblib takes them in its own threads, which would hide it."""
         try:
             yield from tasks
         except Exception as error:
-            failed.append(error)
+            errors.append(error)
 
-    given = safe()
+    safe_tasks = safe()
     try:
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
     except ValueError:
         parallel = joblib.Parallel(n_jobs=jobs, **children)
-        while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
+        while part := list(islice(safe_tasks, 2 * joblib.effective_n_jobs(jobs))):
             yield from parallel(part)
     else:
         try:
-            with unheard(resource_tracker, loky_tracker) if own else nullcontext():
-                results = parallel(given)
+            with unheard(resource_tracker, loky_tracker) if own_pool else nullcontext():
+                results = parallel(safe_tasks)
             yield from results
         except TerminatedWorkerError as error:
             raise ProcessError(
                 f"--jobs {jobs}: one of the processes was killed during the run (out of memory?). Start the same command again "
                 "with fewer; where it has a store, --resume goes on with what is in it"
             ) from error
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
 
 
 @contextmanager
@@ -323,11 +323,11 @@ def unheard(*trackers: ModuleType) -> Iterator[None]:
         return
     for tracker in trackers:
         tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _begin(parent: int) -> None:

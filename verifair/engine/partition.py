@@ -88,27 +88,27 @@ def certify_partition(
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
     deadline = Deadline.after(budget.seconds)
-    most = MAX_NODES_OF_TREES if query.network.of_trees else MAX_NODES
+    max_nodes = MAX_NODES_OF_TREES if query.network.of_trees else MAX_NODES
     task = PartitionRun(
-        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or most, seed=budget.seed,
+        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or max_nodes, seed=budget.seed,
         replay=Replay.of(query.network),
     )
-    common = Shared(value=task)
-    about = describe(query, size, box)
-    with PartitionStore(store, about, resume=resume) as kept:
-        count, finished = partition.count, {k: len(status) for k, status in kept.statuses() if (status != UNKNOWN).all()}
+    shared = Shared(value=task)
+    description = describe(query, size, box)
+    with PartitionStore(store, description, resume=resume) as parts:
+        count, finished = partition.count, {k: len(status) for k, status in parts.statuses() if (status != UNKNOWN).all()}
         done = sum(finished.values())
         if progress is not None:
             progress(done, count)
         work = (
-            joblib.delayed(_decide_chunk)(common, first, size, deadline)
-            for first, size in _order(count, about["step"], budget.seed, deadline)
+            joblib.delayed(_decide_chunk)(shared, first, size, deadline)
+            for first, size in _order(count, description["step"], budget.seed, deadline)
             if first not in finished
         )
         for chunk in as_done(work, jobs):
             if chunk is None:
                 continue
-            kept.add(chunk)
+            parts.add(chunk)
             done += len(chunk)
             if progress is not None:
                 progress(done, count)
@@ -157,12 +157,12 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
     }
 
 
-def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk | None:
+def _decide_chunk(shared: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk | None:
     """Decide parts first ... first + count - 1. Return None if it begins after the deadline: they are not reached."""
     if deadline.left() < 0:
         return None
     started = clock.now()
-    task = common.value
+    task = shared.value
     query = task.query
     if task.replay is not None:
         task.replay.open()
@@ -233,12 +233,12 @@ class _Chunk:
         self.float32[questions[proved]] = decision.float32[proved].all(axis=1)
         for k, goal in zip(*np.nonzero(decision.status == open_goals.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
-        why = {"time": Reason.TIME, "nodes": Reason.NODES}
+        reasons = {"time": Reason.TIME, "nodes": Reason.NODES}
         short = (decision.status == open_goals.SHORT).any(axis=1)
         self.short[questions] |= short
         for k in np.flatnonzero(self._settle()[questions]):
             self.reason[self.part[questions[k]]] = REASONS.index(
-                Reason.FLOAT32 if short[k] else why.get(decision.out_of[k], Reason.NUMERICAL)
+                Reason.FLOAT32 if short[k] else reasons.get(decision.out_of[k], Reason.NUMERICAL)
             )
 
     def _settle(self) -> Booleans:
@@ -285,17 +285,17 @@ class _Chunk:
     def result(self, first: int, seconds: float) -> Chunk:
         proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
         trees = [tree for q in proved for tree in self.trees[q]]
-        found = [self.witnesses[part] for part in sorted(self.witnesses)]
-        question = np.array([q for q, _, _, _ in found], dtype=np.int64)
-        x = np.array([x for _, _, x, _ in found]).reshape(len(found), self.problem.domain.variables)
-        goal = np.array([g for _, g, _, _ in found], dtype=np.int64)
+        witnesses = [self.witnesses[part] for part in sorted(self.witnesses)]
+        question = np.array([q for q, _, _, _ in witnesses], dtype=np.int64)
+        x = np.array([x for _, _, x, _ in witnesses]).reshape(len(witnesses), self.problem.domain.variables)
+        goal = np.array([g for _, g, _, _ in witnesses], dtype=np.int64)
         return Chunk(
             first=first, status=self.status, reason=np.where(self.status == UNKNOWN, self.reason, -1).astype(np.int8),
             size=np.array([len(tree.feature) for tree in trees], dtype=np.int64),
             feature=_joined([tree.feature for tree in trees]), cut=_joined([tree.cut for tree in trees]).astype(np.float64),
             count=_joined([np.diff(tree.start) for tree in trees]), index=_joined([tree.index for tree in trees]),
             value=_joined([tree.value for tree in trees]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
-            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2), float32=self._certified(),
+            margins=np.array([m for _, _, _, m in witnesses]).reshape(len(witnesses), 2), float32=self._certified(),
             agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )
 

@@ -287,14 +287,14 @@ class KDiscrimination(Shown):
         _check_pairs(self.schema, self.protected, "all")
         if not 2 <= self.buckets <= 1000:
             raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
-        for name, listed in self.values.items():
+        for name, chosen in self.values.items():
             if name not in self.protected:
                 raise QueryError(f"values are given for {name!r}, which is not among the protected {', '.join(self.protected)}")
             legal = set(self.schema.values(name).tolist())
-            wrong = [value for value in listed if float(value) not in legal]
-            if wrong or len(set(map(float, listed))) < 2:
+            wrong = [value for value in chosen if float(value) not in legal]
+            if wrong or len(set(map(float, chosen))) < 2:
                 raise QueryError(
-                    f"values of {name!r}: {list(listed)}, expected at least two different legal values"
+                    f"values of {name!r}: {list(chosen)}, expected at least two different legal values"
                     + (f"; {wrong[0]} is not one" if wrong else "")
                 )
 
@@ -307,7 +307,7 @@ class KDiscrimination(Shown):
         """Return all protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond
         MAX_COMBINATIONS."""
         lists = [np.asarray(list(self.values.get(name, self.schema.values(name))), dtype=np.float64) for name in self.protected]
-        count = int(np.prod([len(one) for one in lists]))
+        count = int(np.prod([len(values) for values in lists]))
         if count > MAX_COMBINATIONS:
             raise QueryError(
                 f"{' and '.join(self.protected)} have {count} combinations; list fewer with values, at most {MAX_COMBINATIONS}"
@@ -352,12 +352,12 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
         raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
     if arithmetic == "float32" and not network.knows_float32:
         if not network.whole.piecewise_linear:
-            why = "the network has smooth layers, of whose float32 values no error is specified"
+            reason = "the network has smooth layers, of whose float32 values no error is specified"
         elif not network.piecewise_linear:
-            why = "no error is specified of the softmax of several classes in float32"
+            reason = "no error is specified of the softmax of several classes in float32"
         else:
-            why = "nothing says how float32 rounds the network: it was not read from an ONNX file, or one that is not float32"
-        raise QueryError(f"arithmetic = 'float32': {why}; ask with arithmetic = 'real'")
+            reason = "nothing says how float32 rounds the network: it was not read from an ONNX file, or one that is not float32"
+        raise QueryError(f"arithmetic = 'float32': {reason}; ask with arithmetic = 'real'")
 
 
 def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:
@@ -379,7 +379,7 @@ def _unscaled(feature: Feature) -> bool:
 
 def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any]) -> dict[str, int]:
     """Return relaxed feature -> width as a number. Raises QueryError for features or widths that do not fit the schema."""
-    found = {}
+    widths = {}
     for name, width in relax.items():
         feature = schema[name]
         if name in protected:
@@ -391,13 +391,13 @@ def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any])
             raise QueryError(f"relax {name!r} by {width}: its categories have no order; say any, or ordered = true in the schema")
         if width == "any" and feature.categories is None:
             raise QueryError(f"relax {name!r} by any: that is said of categories; expected a number of units from 1 to 100")
-        found[name] = width = max(last, 1) if width == "any" else width
+        widths[name] = width = max(last, 1) if width == "any" else width
         if isinstance(width, str) or not (float(width).is_integer() and 1 <= width <= 100):
             raise QueryError(f"relax {name!r} by {width}: expected a whole number of units from 1 to 100")
         low, high = feature.range or (0.0, 0.0)
         if _unscaled(feature) and max(-low, high) + width > 2**24:
             raise QueryError(f"feature {name!r} cannot be relaxed: beyond 2**24 float32 has no room for single units; rescale it")
-    return found
+    return widths
 
 
 def _sizes(delta: Sequence[float]) -> tuple[float, ...]:

@@ -65,17 +65,17 @@ def decisions(network: Model, x: Array) -> Integers:
     if network.outputs == 1:
         logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # class 0 wins a tie here as well
     ordered = np.sort(logits, axis=1)
-    apart = ordered[:, -1] - ordered[:, -2]
-    close = np.arange(len(x))
+    lead = ordered[:, -1] - ordered[:, -2]
+    undecided = np.arange(len(x))
     for rows in (np.abs(x).max(axis=0, initial=0.0)[None], x):  # a common error of all rows suffices for most of them
-        error = _evaluation_error(network, rows if len(rows) == 1 else rows[close])
-        close = close[~(apart[close] > 4 * error)]
+        error = _evaluation_error(network, rows if len(rows) == 1 else rows[undecided])
+        undecided = undecided[~(lead[undecided] > 4 * error)]
     winner = logits.argmax(axis=1)
     if not network.piecewise_linear:
-        winner[close] = [_by_balls(network, row) for row in x[close]]
-    elif len(close):
-        values = network.forward(exact(x[close])).to_fractions()
-        for k, row in zip(close, values, strict=True):
+        winner[undecided] = [_by_balls(network, row) for row in x[undecided]]
+    elif len(undecided):
+        values = network.forward(exact(x[undecided])).to_fractions()
+        for k, row in zip(undecided, values, strict=True):
             row = [0, *row] if network.outputs == 1 else list(row)
             winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
     return np.asarray(winner, dtype=np.int64)
@@ -87,8 +87,8 @@ def _by_balls(network: Model, x: Array) -> int:
         with precision(bits):
             row = network.forward(Balls.of(x[None])).rows()[0]
             row = [ball(0.0), *row] if network.outputs == 1 else row
-            for c, mine in enumerate(row):
-                if all(mine > other if k < c else mine >= other for k, other in enumerate(row) if k != c):
+            for c, value in enumerate(row):
+                if all(value > other if k < c else value >= other for k, other in enumerate(row) if k != c):
                     return c
     return -1
 
@@ -106,15 +106,15 @@ def _evaluation_error(network: Model, x: Array) -> Array:
             reach = np.abs(x) @ np.abs(network.lines).T + (0 if network.squares is None else x * x @ np.abs(network.squares).T)
             sums = sums + factor(2 * x.shape[1] + 2) * (reach + network.trees.largest)
         return np.asarray((sums * network.steepness).sum(axis=1) + functions)
-    size, lost = np.abs(x), 0.0
+    size, error = np.abs(x), 0.0
     for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
-        lost += factor(layer.weight.shape[1])
+        error += factor(layer.weight.shape[1])
         if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; this also covers the curve's error ERROR (|a| + 1)
             squared = layer.squared  # twice the relative error of a, and a little more
             size = np.where(squared, size * size, np.where(layer.shaped, 2.0, 1.0) * (size + 1))
-            lost = (2.01 if squared.any() else 1.0) * lost + 2 * ERROR
-    return np.asarray(lost * size.max(axis=1) + TINY)
+            error = (2.01 if squared.any() else 1.0) * error + 2 * ERROR
+    return np.asarray(error * size.max(axis=1) + TINY)
 
 
 def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:
@@ -154,8 +154,8 @@ def robustness_problem(
 
     A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
     """
-    still = [] if sensitive is None else Exchange.of(schema, sensitive).names
-    lower, upper = neighbourhood(schema, raw, delta, still)
+    fixed = [] if sensitive is None else Exchange.of(schema, sensitive).names
+    lower, upper = neighbourhood(schema, raw, delta, fixed)
     return decided_problem(network, schema, lower, upper, classes)
 
 
@@ -198,7 +198,7 @@ class Pairs:
         schema = query.schema
         index = [schema.index(name) for name in query.protected]
         values = [np.arange(lower[v], upper[v] + 1) for v in index]
-        count = float(np.prod([float(len(one)) for one in values]))
+        count = float(np.prod([float(len(options)) for options in values]))
         if count > MAX_COMBINATIONS:
             raise QueryError(
                 f"{' and '.join(query.protected)} have {count:.0f} combinations in the box, and every pair of them is a question; "
@@ -212,8 +212,8 @@ class Pairs:
         relaxed = [(schema.index(name), int(width)) for name, width in query.relax.items()]
         reach = [range(-most, most + 1) for most in (min(width, int(upper[v] - lower[v])) for v, width in relaxed)]
         counts = [
-            len(one) if v not in query.pinned else 1 + sum(int(upper[v] - lower[v]) + 1 - abs(step) for step in one if step)
-            for (v, _), one in zip(relaxed, reach, strict=True)
+            len(span) if v not in query.pinned else 1 + sum(int(upper[v] - lower[v]) + 1 - abs(step) for step in span if step)
+            for (v, _), span in zip(relaxed, reach, strict=True)
         ]
         if len(pairs) * np.prod(counts, initial=1.0) > MAX_QUESTIONS:
             raise QueryError(
@@ -224,7 +224,7 @@ class Pairs:
         shifts = np.array(steps, dtype=np.float64).reshape(len(steps), len(relaxed))
         shift = np.zeros((len(shifts), schema.domain.variables))
         shift[:, [v for v, _ in relaxed]] = shifts
-        z, z_prime = (np.repeat(np.array(one), len(shifts), axis=0) for one in zip(*pairs, strict=True))
+        z, z_prime = (np.repeat(np.array(side), len(shifts), axis=0) for side in zip(*pairs, strict=True))
         return cls(index=index, pinned=query.pinned, z=z, z_prime=z_prime, shift=np.tile(shift, (len(pairs), 1)))
 
     def batch(
@@ -235,26 +235,26 @@ class Pairs:
         The first copy, that of z, lies in the box; the second one may be shifted out of it, but not out of `within` (V,), (V,).
         Over boxes that make up `within` every pair of rows is asked about exactly once. Shifts that leave no room are left out.
         """
-        box, pair = (one.ravel() for one in np.divmod(np.arange(len(lower) * len(self)), len(self)))
+        box, pair = (number.ravel() for number in np.divmod(np.arange(len(lower) * len(self)), len(self)))
         shift = self.shift[pair]
         low, high = np.maximum(lower[box], within[0] - shift), np.minimum(upper[box], within[1] - shift)
         low[:, self.index] = high[:, self.index] = self.z[pair]
         for v in self.pinned:
             values = np.where(shift[:, v] != 0, np.maximum(high[:, v] - low[:, v] + 1, 1), 1).astype(np.int64)
-            many = np.repeat(np.arange(len(low)), values)
-            low, high, shift, box, pair = (one[many] for one in (low, high, shift, box, pair))
-            step = np.arange(len(many)) - np.repeat(np.cumsum(values) - values, values)
-            one_value = (shift[:, v] != 0) & (low[:, v] <= high[:, v])
-            low[:, v] += np.where(one_value, step, 0)
-            high[:, v] = np.where(one_value, low[:, v], high[:, v])
+            index = np.repeat(np.arange(len(low)), values)
+            low, high, shift, box, pair = (array[index] for array in (low, high, shift, box, pair))
+            step = np.arange(len(index)) - np.repeat(np.cumsum(values) - values, values)
+            pinned = (shift[:, v] != 0) & (low[:, v] <= high[:, v])
+            low[:, v] += np.where(pinned, step, 0)
+            high[:, v] = np.where(pinned, low[:, v], high[:, v])
         prime = low.copy()
         prime[:, self.index] = self.z_prime[pair]
-        room = (low <= high).all(axis=1)
+        fits = (low <= high).all(axis=1)
         protected = np.zeros(domain.variables, dtype=bool)
         protected[self.index] = True
-        offset = shift[room] if self.shift.any() else None
-        batch = TwinBatch(lower=low[room], upper=high[room], prime=prime[room], protected=protected, offset=offset)
-        return batch, box[room], pair[room]
+        offset = shift[fits] if self.shift.any() else None
+        batch = TwinBatch(lower=low[fits], upper=high[fits], prime=prime[fits], protected=protected, offset=offset)
+        return batch, box[fits], pair[fits]
 
 
 def questions_of(query: PairQuestion) -> tuple[tuple[Array, Array], TwinBatch]:
@@ -268,8 +268,8 @@ def check_possible(query: IndividualFairness) -> None:
     """Raise QueryError if constraints forbid x or x' of every pair: a proof about nobody would be true, but misleading."""
     _, batch = questions_of(query)
     impossible = query.schema.domain.impossible
-    gone = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
-    if gone.all():
+    vacuous = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
+    if vacuous.all():
         raise QueryError(
             "the schema's constraints leave no two rows of the box to compare: of every pair one cannot be; widen --box, "
             "name other protected features, or loosen the constraints"
@@ -297,10 +297,10 @@ def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
 
 
 def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
-    every = all if differ == "all" else any
+    compare = all if differ == "all" else any
     for k, z in enumerate(combinations):
         for z_prime in combinations[k + 1 :]:
-            if every(a != b for a, b in zip(z, z_prime, strict=True)):
+            if compare(a != b for a, b in zip(z, z_prime, strict=True)):
                 yield z, z_prime
 
 
@@ -308,21 +308,21 @@ def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
     """Return raw bounds (V,), (V,) of a box given by names: a value, or (low, high); other features keep their whole range."""
     domain = schema.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
-    for name, given in box.items():
+    for name, value in box.items():
         try:
             v = schema.index(name)
         except SchemaError as error:
             raise SchemaError(f"{error}{unquoted(name, [feature.name for feature in schema.features])}") from None
-        ends = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+        ends = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
         categories = schema[name].categories or ()
-        if isinstance(given, tuple) and (whole := ":".join(map(str, given))) in categories and not set(given) <= set(categories):
-            ends = (whole, whole)  # a category's name that the command line split like a range
+        if isinstance(value, tuple) and (category := ":".join(map(str, value))) in categories and not set(value) <= set(categories):
+            ends = (category, category)  # a category's name that the command line split like a range
         if len(ends) != 2:
-            raise QueryError(f"box of {name!r}: {given!r}, expected one value or a pair (low, high)")
+            raise QueryError(f"box of {name!r}: {value!r}, expected one value or a pair (low, high)")
         low, high = (schema.raw_value(name, end) for end in ends)
         if low > high:
-            other = assigned(name, f"{ends[1]}:{ends[0]}")
-            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {other}")
+            remedy = assigned(name, f"{ends[1]}:{ends[0]}")
+            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {remedy}")
         if low < domain.lower[v] or high > domain.upper[v]:
             raise QueryError(
                 f"box of {name!r}: {ends[0]} .. {ends[1]} leaves the declared range {domain.lower[v]:g} .. {domain.upper[v]:g}; "

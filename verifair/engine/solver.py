@@ -84,7 +84,7 @@ def _encoded(twin: Twin | TreeTwin, q: int, goal: Goal, method: str) -> Encoding
 
 
 def ask(
-    twin: Twin | TreeTwin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None
+    twin: Twin | TreeTwin, q: int, g: int, method: str, solver: str | None, budget: Budget, previous: GoalAnswer | None
 ) -> GoalAnswer:
     """Decide one goal by LP, MILP or SMT: all its rows in one program.
 
@@ -92,7 +92,7 @@ def ask(
     that is small enough; and with a lower threshold if the point that ended the search is no counterexample.
     """
     goal = twin.problem.goals[g]
-    current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
+    current = previous or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
     deadline = clock.now() + budget.seconds
     if BUILDING[method] * twin.problem.network.work > budget.seconds:
         return replace(current, reason=Reason.TIME)
@@ -116,9 +116,9 @@ def ask(
         if current.reason is not Reason.WITNESS_REJECTED or outcome.values is None:
             break
         _, margins = exact_goals(twin.problem, np.array([q]), encoding.decode(outcome.values))
-        further = refined(goal, margins[0])
-        if further is not None:
-            goal = further
+        refined_goal = refined(goal, margins[0])
+        if refined_goal is not None:
+            goal = refined_goal
         elif outcome.limit is Limit.DECIDED and below is not None:
             rejected += 1
             below = None if rejected > REJECTED else _lower(below, outcome, program)
@@ -153,20 +153,20 @@ def sufficient(tolerance: float) -> float:
 def _lower(below: float, outcome: Outcome, program: Program) -> float:
     """Return the next threshold for points, after one below `below` was rejected: twice as low, and lower than tolerances can
     explain."""
-    met = below if outcome.primal_bound is None else min(below, outcome.primal_bound)
-    return 2 * met - sufficient(outcome.tolerance) * _scale(program)
+    reached = below if outcome.primal_bound is None else min(below, outcome.primal_bound)
+    return 2 * reached - sufficient(outcome.tolerance) * _scale(program)
 
 
-def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: GoalAnswer) -> None:
+def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, answer: GoalAnswer) -> None:
     """Raise Disagreement if a solver's bounds contradict those that the engine proved or found by 1e-4, far above its tolerance."""
-    slack = 1e-4 * (1 + abs(known.upper)) if np.isfinite(known.upper) else np.inf
-    too_high = outcome.dual_bound is not None and outcome.dual_bound > known.upper + slack
+    slack = 1e-4 * (1 + abs(answer.upper)) if np.isfinite(answer.upper) else np.inf
+    too_high = outcome.dual_bound is not None and outcome.dual_bound > answer.upper + slack
     # A point that is feasible up to a solver's tolerance may lie a little below the true minimum, but never far.
-    too_low = outcome.primal_bound is not None and outcome.values is not None and outcome.primal_bound < known.lower - slack
+    too_low = outcome.primal_bound is not None and outcome.values is not None and outcome.primal_bound < answer.lower - slack
     if too_high or too_low:
         claimed = f"minimum within [{outcome.dual_bound}, {outcome.primal_bound}]"
-        met = f"minimum within [{known.lower}, {known.upper}]"
-        raise disagree(problem, q, row, {f"{outcome.backend} {outcome.version}": claimed, "branch-and-bound": met})
+        engine_bounds = f"minimum within [{answer.lower}, {answer.upper}]"
+        raise disagree(problem, q, row, {f"{outcome.backend} {outcome.version}": claimed, "branch-and-bound": engine_bounds})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,9 +187,9 @@ def _judge(
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
     if outcome.values is not None:
         point = encoding.decode(outcome.values)[0]
-        met, margins = exact_goals(problem, np.array([q]), point[None, :])
+        holds, margins = exact_goals(problem, np.array([q]), point[None, :])
         second = problem.batch.take([q]).second(point[None, :])
-        if problem.domain.legal(point[None, :])[0] and problem.domain.legal(second)[0] and not met[0, g]:
+        if problem.domain.legal(point[None, :])[0] and problem.domain.legal(second)[0] and not holds[0, g]:
             value = float((problem.goals[g].rows @ margins[0] + problem.goals[g].constants).max())
             return replace(
                 current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),

@@ -100,15 +100,15 @@ class RunStore:
         code."""
         with self._ours():
             query = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'"
-            found = dict(self.connection.execute(query))
-            if not found:
+            existing = dict(self.connection.execute(query))
+            if not existing:
                 self.connection.execute("PRAGMA journal_mode=WAL")
                 self.connection.execute("BEGIN IMMEDIATE")  # each CREATE TABLE would commit by itself: a kill could leave only one
                 for statement in self.tables.values():
                     self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 self.connection.commit()
-                found = dict(self.connection.execute(query))
-            if found != self.tables:
+                existing = dict(self.connection.execute(query))
+            if existing != self.tables:
                 raise ValueError("its tables are others than ours")
             self.connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -119,10 +119,10 @@ class RunStore:
             yield
         except (sqlite3.Error, pd.errors.DatabaseError, TypeError, ValueError) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of its journal
-                kept = "what was decided before is kept: make room there, then run the same command with --resume"
-                raise DataError(f"{self.path}: {error}; {kept}") from error
-            told = f"no {self.holds} store that can be used ({error})"
-            raise DataError(f"{self.path}: {told}; name another file with --store") from error
+                remedy = "what was decided before is kept: make room there, then run the same command with --resume"
+                raise DataError(f"{self.path}: {error}; {remedy}") from error
+            problem = f"no {self.holds} store that can be used ({error})"
+            raise DataError(f"{self.path}: {problem}; name another file with --store") from error
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +154,11 @@ class Store(RunStore):
         """Add records in one transaction: either all of a batch are kept or none. Decided verdicts are never overwritten."""
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
-        keep = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
-        lines = [[int(v) if v is True or v is False else v if v == v else None for v in one] for one in records]    # as read back
+        rule = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
+        lines = [[int(v) if v is True or v is False else v if v == v else None for v in row] for row in records]    # as read back
         with self._ours(), self.connection:
             self.connection.executemany(
-                f"INSERT INTO verdicts VALUES ({marks}) {keep}", [(run, *line, _seal(run, line)) for line in lines]
+                f"INSERT INTO verdicts VALUES ({marks}) {rule}", [(run, *line, _seal(run, line)) for line in lines]
             )
 
     def decided(
@@ -170,13 +170,13 @@ class Store(RunStore):
 
         Uses a connection of its own: batches are planned in another thread than the one that stores them.
         """
-        where = f'goal IN ({_marks(GOALS)}) AND delta = ? AND row BETWEEN ? AND ?'
+        condition = f'goal IN ({_marks(GOALS)}) AND delta = ? AND row BETWEEN ? AND ?'
         with self._ours(), closing(sqlite3.connect(self.path, timeout=60)) as connection:
-            found = connection.execute(
-                f"SELECT {_KEY} FROM verdicts WHERE run = ? AND sensitive = ? AND {where} AND {_SETTLED}",
+            cursor = connection.execute(
+                f"SELECT {_KEY} FROM verdicts WHERE run = ? AND sensitive = ? AND {condition} AND {_SETTLED}",
                 (run, sensitive, *GOALS, delta, *rows, *_settled(nodes)),
             )
-            return set(found.fetchall())
+            return set(cursor.fetchall())
 
     def count_decided(self, run: str, nodes: int | None = None) -> int:
         """Return the number of verdicts that need not be asked again."""
@@ -248,8 +248,8 @@ class Verdicts:
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """Yield the same in tables of at most LINES verdicts."""
-        with Store(self.path) as kept, kept._ours():
-            yield from map(_typed, pd.read_sql_query(_ORDERED.format(""), kept.connection, params=(self.run,), chunksize=LINES))
+        with Store(self.path) as store, store._ours():
+            yield from map(_typed, pd.read_sql_query(_ORDERED.format(""), store.connection, params=(self.run,), chunksize=LINES))
 
     def of_rows(self, low: int, high: int) -> pd.DataFrame:
         """Return the verdicts on rows low .. high - 1 of the table, in the same order."""
@@ -268,25 +268,25 @@ class Verdicts:
         A row counts as proved if it is proved against every other class, as refuted if it is refuted against some class.
         labels, against: only verdicts on rows of these classes, and against those.
         """
-        where = "".join(
+        condition = "".join(
             f" AND {name} IN ({', '.join(map(str, map(int, classes)))})"
             for name, classes in (("label", labels), ("against", against)) if classes is not None
         )
-        each = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {_RANK} END) AS \"{goal}\"" for goal in GOALS)
-        about, goals = 'sensitive, delta, "group", "to", label', ", ".join(f'"{goal}"' for goal in GOALS)
-        rows = f'SELECT {about}, {each} FROM verdicts WHERE run = ?{where} GROUP BY sensitive, delta, row, "to"'
-        found = self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
-        return found.astype(dict.fromkeys(GOALS, float))
+        columns = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {_RANK} END) AS \"{goal}\"" for goal in GOALS)
+        keys, goals = 'sensitive, delta, "group", "to", label', ", ".join(f'"{goal}"' for goal in GOALS)
+        rows = f'SELECT {keys}, {columns} FROM verdicts WHERE run = ?{condition} GROUP BY sensitive, delta, row, "to"'
+        table = self._select(f"SELECT {keys}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {keys}, {goals}")
+        return table.astype(dict.fromkeys(GOALS, float))
 
     def biased(self) -> pd.DataFrame:
         """Return a line for each sensitive and delta: the number of rows asked about (`people`), of those with a bias proved
         against some other value, in either direction (`proved`), and of those with no proof and something open.
         """
-        each = (
+        inner = (
             f"SELECT sensitive, delta, row, MAX({_RANK}) AS answer FROM verdicts "
             "WHERE run = ? AND goal IN ('observed', 'flipped') GROUP BY sensitive, delta, row, \"to\", goal"
         )
-        rows = f"SELECT sensitive, delta, MIN(answer) AS answer FROM ({each}) GROUP BY sensitive, delta, row"
+        rows = f"SELECT sensitive, delta, MIN(answer) AS answer FROM ({inner}) GROUP BY sensitive, delta, row"
         counts = f"COUNT(*) AS people, SUM(answer = {PROVED}) AS proved, SUM(answer = {OPEN}) AS unknown"
         return self._select(f"SELECT sensitive, delta, {counts} FROM ({rows}) GROUP BY sensitive, delta")
 
@@ -296,26 +296,26 @@ class Verdicts:
         A tie: both compared margins are the same, or the only margin is 0.   error: of one margin.
         """
         first, second = (f"json_extract(margins, '$[{k}]')" for k in (0, 1))
-        apart = f"CASE WHEN goal IN ('observed', 'flipped') THEN ABS({first} - {second}) / 2 ELSE ABS({first}) END"
-        found = self._select(
+        difference = f"CASE WHEN goal IN ('observed', 'flipped') THEN ABS({first} - {second}) / 2 ELSE ABS({first}) END"
+        table = self._select(
             f"SELECT COALESCE(SUM(apart = 0), 0) AS ties, COALESCE(SUM(apart > 0 AND apart <= {error!r}), 0) AS near FROM "
-            f"(SELECT {apart} AS apart FROM verdicts WHERE run = ? AND status = 'violated')"
+            f"(SELECT {difference} AS apart FROM verdicts WHERE run = ? AND status = 'violated')"
         )
-        return int(found["ties"].iloc[0]), int(found["near"].iloc[0])
+        return int(table["ties"].iloc[0]), int(table["near"].iloc[0])
 
     @property
     def complementary(self) -> bool:
         """True if no row is proved in both directions (observed + flipped <= 100 %), a soundness test of PBA at no cost."""
-        both = " AND ".join(f'a."{name}" = b."{name}"' for name in ("run", *KEY) if name != "goal")
-        found = self._select(
-            f"SELECT 1 AS number FROM verdicts a JOIN verdicts b ON {both} WHERE a.run = ? AND a.goal = 'observed' "
+        condition = " AND ".join(f'a."{name}" = b."{name}"' for name in ("run", *KEY) if name != "goal")
+        table = self._select(
+            f"SELECT 1 AS number FROM verdicts a JOIN verdicts b ON {condition} WHERE a.run = ? AND a.goal = 'observed' "
             "AND b.goal = 'flipped' AND a.status = 'proved' AND b.status = 'proved' LIMIT 1"
         )
-        return not len(found)
+        return not len(table)
 
     def _select(self, query: str, *values: Any) -> pd.DataFrame:
-        with Store(self.path) as kept, kept._ours():
-            return pd.read_sql_query(query, kept.connection, params=(self.run, *values))
+        with Store(self.path) as store, store._ours():
+            return pd.read_sql_query(query, store.connection, params=(self.run, *values))
 
 
 def _typed(lines: pd.DataFrame) -> pd.DataFrame:

@@ -131,16 +131,16 @@ class Witness(Pictured):
     @property
     def shown(self) -> tuple[float, float]:
         """The probabilities of the two rows, or the values of a regression model."""
-        found = self.values or self.probabilities
-        assert found is not None
-        return found
+        pair = self.values or self.probabilities
+        assert pair is not None
+        return pair
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with columns x and x': a line for each feature, then the decision, and the probability or value."""
         import pandas as pd
 
-        given = "value" if self.values is not None else "probability"
-        rows = [{**row, **beside({"decision": decision, given: shown}, row)}
+        name = "value" if self.values is not None else "probability"
+        rows = [{**row, **beside({"decision": decision, name: shown}, row)}
                 for row, decision, shown in zip((self.x, self.x_prime), self.decisions, self.shown, strict=True)]
         return pd.DataFrame(rows, index=pd.Index(["x", "x'"]), dtype=object).T
 
@@ -152,24 +152,24 @@ class Witness(Pictured):
         """
         import pandas as pd
 
-        found = pd.DataFrame([self.x, self.x_prime], index=["x", "x'"], dtype=object)
-        found = found[[name for name in table.columns if name in found]].infer_objects()
-        for name in found:
+        frame = pd.DataFrame([self.x, self.x_prime], index=["x", "x'"], dtype=object)
+        frame = frame[[name for name in table.columns if name in frame]].infer_objects()
+        for name in frame:
             if isinstance(self.x[name], str):
                 cells = table[name].unique()
-                none = [value for value in cells if pd.isna(value)]
-                own = {str(value): value for value in none} | {text(value): value for value in cells if not pd.isna(value)}
+                missing = [value for value in cells if pd.isna(value)]
+                known = {str(value): value for value in missing} | {text(value): value for value in cells if not pd.isna(value)}
                 if name in self.missing:
-                    own[self.missing[name]] = (none or [float("nan")])[0]
-                values = [own.get(word, word) for word in (self.x[name], self.x_prime[name])]
-                found[name] = pd.Series(values, index=found.index, dtype=table[name].dtype)
-        return found
+                    known[self.missing[name]] = (missing or [float("nan")])[0]
+                values = [known.get(word, word) for word in (self.x[name], self.x_prime[name])]
+                frame[name] = pd.Series(values, index=frame.index, dtype=table[name].dtype)
+        return frame
 
     def _draw(self, path: Path) -> None:
         draw_witnesses((self,), path)
 
 
-def draw_witnesses(found: tuple[Witness, ...], path: Path) -> None:
+def draw_witnesses(witnesses: tuple[Witness, ...], path: Path) -> None:
     """Draw the model's outputs for the two rows of each counterexample."""
-    label = "value" if found and found[0].values is not None else "probability"
-    pairs([one.shown for one in found], ("x", "x'"), label, path)
+    label = "value" if witnesses and witnesses[0].values is not None else "probability"
+    pairs([witness.shown for witness in witnesses], ("x", "x'"), label, path)

@@ -37,7 +37,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     box, batch = questions_of(query)
     evidence: list[list[tuple[Tree | Claim, bool]]] = [[] for _ in range(len(batch))]
     flat: list[GoalAnswer] = []
-    found: tuple[TwinProblem, int, int, GoalAnswer] | None = None
+    violation: tuple[TwinProblem, int, int, GoalAnswer] | None = None
     for number, classes in enumerate(query.thresholds):
         problem = twin_problem(query, batch, goals_of(query), classes)
         answers = solve(
@@ -47,10 +47,10 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         flat += [answer for row in answers for answer in row]
         bad = next(((q, g, a) for q, row in enumerate(answers) for g, a in enumerate(row) if a.status is Status.VIOLATED), None)
         if bad is not None:
-            found = (problem, *bad)
+            violation = (problem, *bad)
             break
-        for mine, row in zip(evidence, answers, strict=True):
-            mine += [(answer.evidence, answer.float32) for answer in row if answer.status is Status.PROVED]
+        for proved, row in zip(evidence, answers, strict=True):
+            proved += [(answer.evidence, answer.float32) for answer in row if answer.status is Status.PROVED]
     status = _all(flat)
     lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
     certificate = None
@@ -58,7 +58,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale=query.scale)
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
-        witness=witness_of(query, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
+        witness=witness_of(query, *violation) if violation else None, certificate=certificate, lower=lower, upper=upper,
         engine=engines(flat),
         seconds=clock.now() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
@@ -84,8 +84,8 @@ def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, 
     assert answer.margins is not None
     schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
     second = problem.batch.take([q]).second(answer.witness[None, :])[0]
-    reached = goal.rows @ margins + goal.constants
-    value = float(reached.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+    values = goal.rows @ margins + goal.constants
+    value = float(values.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
     return witness_at(
         schema, query.network, np.stack([answer.witness, second]), answer.margins, margin=value,
         agrees=answer.agrees, any_two=query.classes == "any",
@@ -102,7 +102,7 @@ def fairness_certificate(
     schema = query.schema
     index = [schema.index(name) for name in query.protected]
     proofs = []
-    directions = [one for k, j in query.thresholds for one in ((k, j), (j, k))]
+    directions = [pair for k, j in query.thresholds for pair in ((k, j), (j, k))]
     for q, g in product(range(len(batch)), range(len(directions))):
         shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
         statement = BoxStatement(
@@ -111,8 +111,8 @@ def fairness_certificate(
             prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)}, classes=directions[g],
             offset=shift,
         )
-        found, float32 = evidence[q][g]
-        proofs.append(Proof(statement=statement, evidence=found, float32=float32))
+        content, float32 = evidence[q][g]
+        proofs.append(Proof(statement=statement, evidence=content, float32=float32))
     features = tuple(feature.name for feature in schema.features)
     return Certificate(
         network_sha256=query.network.source_sha256,

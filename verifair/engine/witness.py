@@ -26,15 +26,15 @@ def witness_at(
     valued = schema.outcome.of == "value"
     if not valued and schema.outcome.judged(whole, odds=False) is None:
         decided = [int(first > 0), int(second > 0)]
-        one, two = probabilities(whole, np.array(margins)).tolist()
-        shown = (one, two)
+        p, p_prime = probabilities(whole, np.array(margins)).tolist()
+        shown = (p, p_prime)
     else:
         encoded = schema.encode(rows)
         decided = decisions(whole if any_two else schema.judges(whole), encoded).tolist()
         low, high = _shown(schema, whole, encoded)
         shown = (low, high)
-    known = schema.class_names if not any_two else schema.classes or [f"class {k}" for k in range(whole.outputs)]
-    first_word, second_word = (known[k] for k in decided)
+    class_names = schema.class_names if not any_two else schema.classes or [f"class {k}" for k in range(whole.outputs)]
+    first_word, second_word = (class_names[k] for k in decided)
     return Witness(
         x=schema.decode(rows[0]), x_prime=schema.decode(rows[1]), outputs=margins, decisions=(first_word, second_word),
         probabilities=None if valued else shown, values=shown if valued else None, margin=margin, float32_agrees=agrees,

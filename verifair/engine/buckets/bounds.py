@@ -48,9 +48,9 @@ class _Slices(Batched):
         done, slices = list[_Slices](), self
         while len(slices):
             slices = slices.take((slices.low <= high[slices.box]) & (slices.high >= low[slices.box]))
-            wide = slices.high - slices.low > np.maximum(slices.length / parts, FINEST)
-            done.append(slices.take(~wide))
-            slices = slices.take(wide).halves()
+            too_wide = slices.high - slices.low > np.maximum(slices.length / parts, FINEST)
+            done.append(slices.take(~too_wide))
+            slices = slices.take(too_wide).halves()
         return self.join([self.take(slice(0)), *done])
 
 
@@ -68,32 +68,32 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
     for parts in (*PARTS, None):
         count = _count(bounds, thresholds, reference, possible, slices)
         above = count > enough
-        again = above & (parts is not None)
+        refined = above & (parts is not None)
         if parts != PARTS[0]:  # if a cut brought no slice down to `enough`, the box has to be split anyway: its slices stay
-            again &= (np.bincount(slices.box[~above], minlength=len(most)) > 0)[slices.box]
-        np.maximum.at(most, slices.box[~again], count[~again])
-        if parts is None or not again.any():
+            refined &= (np.bincount(slices.box[~above], minlength=len(most)) > 0)[slices.box]
+        np.maximum.at(most, slices.box[~refined], count[~refined])
+        if parts is None or not refined.any():
             break
-        slices = slices.take(again).cut(parts, low, high)
+        slices = slices.take(refined).cut(parts, low, high)
     return most
 
 
 def _count(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, slices: _Slices) -> Integers:
     """Return (N,) the most buckets in each slice, 0 if the reference of no x of the box lies there."""
     box, bucket = slices.box, slices.bucket[:, None]
-    below, above = bounds.delta_lower[box], bounds.delta_upper[box]
+    delta_low, delta_high = bounds.delta_lower[box], bounds.delta_upper[box]
     start, end = np.maximum(slices.low, bounds.lower[box, reference]), np.minimum(slices.high, bounds.upper[box, reference])
-    low = np.maximum(bounds.lower[box], np.nextafter(start[:, None] + below, -np.inf))
-    high = np.minimum(bounds.upper[box], np.nextafter(end[:, None] + above, np.inf))
+    low = np.maximum(bounds.lower[box], np.nextafter(start[:, None] + delta_low, -np.inf))
+    high = np.minimum(bounds.upper[box], np.nextafter(end[:, None] + delta_high, np.inf))
     first, last = thresholds.surely(low), thresholds.possibly(high)
     # The reference is in its bucket exactly, so copies never below (above) it are not in a bucket below (above).
-    first = np.where(below >= 0, np.maximum(first, bucket), first)
-    last = np.where(above <= 0, np.minimum(last, bucket), last)
+    first = np.where(delta_low >= 0, np.maximum(first, bucket), first)
+    last = np.where(delta_high <= 0, np.minimum(last, bucket), last)
     empty = (start > end) | ((low > high) | (first > last)).any(axis=1)
     last = np.where(possible[box], last, -1)
     count = np.zeros(len(box), dtype=np.int64)
-    open_ = np.flatnonzero(~empty)
-    count[open_] = matching(first[open_], last[open_], thresholds.buckets)
+    nonempty = np.flatnonzero(~empty)
+    count[nonempty] = matching(first[nonempty], last[nonempty], thresholds.buckets)
     return count
 
 
@@ -120,5 +120,5 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
 def different(buckets: Integers, counted: Booleans) -> Integers:
     """Return (N,) the number of different buckets (N, K) among the counted copies."""
     ordered = np.sort(np.where(counted, buckets, -1), axis=1)
-    fresh = np.diff(ordered, axis=1, prepend=-1) > 0
-    return np.asarray(fresh.sum(axis=1), dtype=np.int64)
+    is_new = np.diff(ordered, axis=1, prepend=-1) > 0
+    return np.asarray(is_new.sum(axis=1), dtype=np.int64)

@@ -161,24 +161,24 @@ class _Bounder:
     def bounded(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
         """Bound boxes.   known: (N,) bounds from their parents.   enough: as in `most_buckets`."""
         blocks = [slice(start, start + self.block) for start in range(0, len(boxes), self.block)]
-        return _Bounded.join([self._block(boxes.take(one), known[one], enough) for one in blocks])
+        return _Bounded.join([self._block(boxes.take(block), known[block], enough) for block in blocks])
 
     def _block(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
         def most(bounds: CopyBounds, possible: Booleans) -> Integers:
             return most_buckets(bounds, self.thresholds, self.copies.reference, possible, enough)
 
         possible, bound = self.copies.possible(boxes.lower, boxes.upper), known.copy()
-        found, score, at = self.copies.linear(boxes.lower, boxes.upper)
-        likely = most(found, possible)
+        linear, score, cuts = self.copies.linear(boxes.lower, boxes.upper)
+        estimate = most(linear, possible)
         if self.copies.final:
-            bound = np.minimum(bound, likely)
+            bound = np.minimum(bound, estimate)
         else:  # only the checker's relaxation counts; where linear bounds gain nothing, it does not either
             for closer in (False, True):
-                todo = np.flatnonzero(likely < bound)
-                if len(todo):
-                    found = self.copies.standard(boxes.lower[todo], boxes.upper[todo], closer=closer)
-                    bound[todo] = np.minimum(bound[todo], most(found, possible[todo]))
-        return _Bounded(most=bound, score=score, at=at)
+                remaining = np.flatnonzero(estimate < bound)
+                if len(remaining):
+                    linear = self.copies.standard(boxes.lower[remaining], boxes.upper[remaining], closer=closer)
+                    bound[remaining] = np.minimum(bound[remaining], most(linear, possible[remaining]))
+        return _Bounded(most=bound, score=score, at=cuts)
 
 
 class _KmaxSearch:
@@ -188,9 +188,9 @@ class _KmaxSearch:
         self.query, self.budget, self.started = query, budget, started
         schema, domain = query.schema, query.schema.domain
         self.lower, self.upper = box_of(schema, query.box)
-        both = sorted(set(query.box) & set(query.protected))
-        if both:
-            raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")
+        overlap = sorted(set(query.box) & set(query.protected))
+        if overlap:
+            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; list the values to combine with values instead")
         self.lower = np.where(domain.integer, np.ceil(self.lower), self.lower)
         self.upper = np.where(domain.integer, np.floor(self.upper), self.upper)
         if (self.lower > self.upper).any():
@@ -200,12 +200,12 @@ class _KmaxSearch:
         protected = np.array([schema.index(name) for name in query.protected])
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.network, 1, 0)
-        model, about = query.network, (domain, weights, values, protected, (self.lower, self.upper))
+        model, arguments = query.network, (domain, weights, values, protected, (self.lower, self.upper))
         copies: Copies | TreeCopies
         if isinstance(model, TreeEnsemble | ComparedTrees | MeanOfTrees):
-            copies = TreeCopies.of(model, *about)
+            copies = TreeCopies.of(model, *arguments)
         else:
-            copies = Copies.of(layered(model, "kmax"), *about)
+            copies = Copies.of(layered(model, "kmax"), *arguments)
         self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.network))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         reference = _reference(copies, self.search.uniform(64))
@@ -272,31 +272,31 @@ class _KmaxSearch:
 
     def _first_points(self, start: Array | None) -> None:
         if start is not None and len(start):
-            moved = np.delete(np.arange(len(self.lower)), self.copies.protected)
-            given = np.array(start, dtype=np.float64)
-            inside = ((given >= self.lower) & (given <= self.upper))[:, moved].all(axis=1)
-            whole = ((given == np.floor(given)) | ~self.copies.domain.integer)[:, moved].all(axis=1)
-            given[:, self.copies.protected] = self.copies.values[0]
-            self.search.look(given[inside & whole])
+            free = np.delete(np.arange(len(self.lower)), self.copies.protected)
+            points = np.array(start, dtype=np.float64)
+            inside = ((points >= self.lower) & (points <= self.upper))[:, free].all(axis=1)
+            integral = ((points == np.floor(points)) | ~self.copies.domain.integer)[:, free].all(axis=1)
+            points[:, self.copies.protected] = self.copies.values[0]
+            self.search.look(points[inside & integral])
         self.search.look(self.search.uniform(max(64, min(POINTS, POINTS * 64 // len(self.copies)))))
         stale = 0
         while stale < STALE and self.search.k < self.cap and self.elapsed < self.budget.seconds / 4:
-            before = self.search.k
+            previous = self.search.k
             self.search.mutate()
-            stale = stale + 1 if self.search.k == before else 0
+            stale = stale + 1 if self.search.k == previous else 0
         self.searched = self.elapsed
 
     def _mutate_while_cheap(self) -> None:
         while self.searched < SEARCHING * self.elapsed:
-            before = clock.now()
+            started = clock.now()
             self.search.mutate()
-            self.searched += clock.now() - before
+            self.searched += clock.now() - started
 
     # Boxes
 
-    def take(self, most: int) -> _Boxes | None:
+    def take(self, limit: int) -> _Boxes | None:
         """Take open boxes with the largest bound, as many as the budget's nodes allow."""
-        return self.open.take(most if self.budget.nodes is None else min(most, max(1, self.budget.nodes - self.boxes)))
+        return self.open.take(limit if self.budget.nodes is None else min(limit, max(1, self.budget.nodes - self.boxes)))
 
     def _step(self, boxes: _Boxes) -> None:
         """Bound boxes, and split those that stay above the best point. Then search for better points, while that is cheap."""
@@ -310,18 +310,18 @@ class _KmaxSearch:
         boxes = self._without_points(boxes, centre)
         if not len(boxes):
             return
-        found = self._bounded(boxes)
-        bound = self.tree.tighten(boxes.node, found.most)
+        bounded = self._bounded(boxes)
+        bound = self.tree.tighten(boxes.node, bounded.most)
         left = bound > self.search.k
-        self._split(boxes.take(left), found.at[left], bound[left], found.score[left])
+        self._split(boxes.take(left), bounded.at[left], bound[left], bounded.score[left])
 
     def _bounded(self, boxes: _Boxes) -> _Bounded:
         """Bound boxes, in all processes."""
-        known, enough = self.tree.known["bound"][boxes.node], self.search.k
+        parents, enough = self.tree.known["bound"][boxes.node], self.search.k
         blocks = -(-len(boxes) // self.block)
         jobs = min(self.helpers.ready(), blocks)
         parts = [slice(low, high) for low, high in pairwise(blocks * k // jobs * self.block for k in range(jobs + 1))]
-        return _Bounded.join(self.helpers.together([(boxes.take(one), known[one], enough) for one in parts]))
+        return _Bounded.join(self.helpers.together([(boxes.take(part), parents[part], enough) for part in parts]))
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""
@@ -329,29 +329,29 @@ class _KmaxSearch:
         point = (low == high).all(axis=1)
         for n in np.flatnonzero(point):
             # Real values can differ and still be one float32 input: every copy that is legal somewhere in the box counts.
-            one = boxes.take(np.array([n]))
-            counted = self.copies.possible(one.lower, one.upper)[0]
+            box = boxes.take(np.array([n]))
+            counted = self.copies.possible(box.lower, box.upper)[0]
             decided = Point.at(self.copies, self.thresholds, centre[n], counted)
-            self.tree.tighten(one.node, np.array([decided.most]))
+            self.tree.tighten(box.node, np.array([decided.most]))
         return boxes.take(~point)
 
-    def _split(self, boxes: _Boxes, at: Array, bound: Integers, score: Array) -> None:
+    def _split(self, boxes: _Boxes, cuts: Array, bound: Integers, score: Array) -> None:
         if not len(boxes):
             return
         domain, variables = self.copies.domain, self.copies.variables
-        can = domain.divisible(boxes.lower, boxes.upper)[:, variables] & ~np.isnan(at)
+        divisible = domain.divisible(boxes.lower, boxes.upper)[:, variables] & ~np.isnan(cuts)
         relative = ((boxes.upper - boxes.lower) / np.maximum(self.upper - self.lower, 1e-300))[:, variables]
-        score = np.where(can, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
+        score = np.where(divisible, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
         # A real interval with no float64 inside but two float32 inputs cannot be cut: it stays an open leaf with its bound.
-        rows = np.flatnonzero(can.any(axis=1))
+        rows = np.flatnonzero(divisible.any(axis=1))
         best = score[rows].argmax(axis=1)
-        v, cut = variables[best], at[rows, best]
+        v, cut = variables[best], cuts[rows, best]
         lower, upper = domain.halves(boxes.lower[rows], boxes.upper[rows], v, cut)
         children = self.tree.split(boxes.node[rows], v, cut)
-        both = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
+        halves = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
         level = np.concatenate([bound[rows]] * 2)
         for k in np.unique(level):
-            self.open.add(both.take(level == k), k)
+            self.open.add(halves.take(level == k), k)
 
 
 def _reference(copies: Copies | TreeCopies, points: Array) -> int:
@@ -362,12 +362,12 @@ def _reference(copies: Copies | TreeCopies, points: Array) -> int:
 
 
 def _outcomes(query: KDiscrimination, copies: Copies | TreeCopies, point: Point) -> tuple[CombinationOutcome, ...]:
-    found, logits = [], copies.evaluate(point.x[None])[0].tolist()
+    outcomes, logits = [], copies.evaluate(point.x[None])[0].tolist()
     for z, row in enumerate(copies.values.tolist()):
-        words = {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
+        combination = {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
         bucket = int(point.buckets[z, 0]) if point.decided[z] else None
-        found.append(CombinationOutcome(combination=words, logit=logits[z], bucket=bucket))
-    return tuple(found)
+        outcomes.append(CombinationOutcome(combination=combination, logit=logits[z], bucket=bucket))
+    return tuple(outcomes)
 
 
 def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
@@ -377,8 +377,8 @@ def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
         return None
     inputs = copies.domain.encode(copies.rows(point.x[None])[0]).astype(np.float32)
     logits = runtime_logits(copies.network, inputs) @ copies.margin
-    shown = np.searchsorted(run.thresholds.lower, logits, side="left")
-    return bool(different(shown[None], point.counted[None])[0] >= point.k)
+    buckets = np.searchsorted(run.thresholds.lower, logits, side="left")
+    return bool(different(buckets[None], point.counted[None])[0] >= point.k)
 
 
 class KmaxTree(Trees):

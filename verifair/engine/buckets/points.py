@@ -112,23 +112,23 @@ class PointSearch:
     def _nearness(self, logits: Array, buckets: Integers, counted: Booleans) -> Array:
         """Return (N,) in [0, 1], larger the less probability is missing until a copy that shares its bucket with another hits a
         new one."""
-        total, at = self.thresholds.buckets, np.arange(len(logits))[:, None]
-        held = np.zeros((len(logits), total), dtype=np.int64)
-        np.add.at(held, (at, buckets), counted)
-        spare = counted & (held[at, buckets] > 1)
+        total, row = self.thresholds.buckets, np.arange(len(logits))[:, None]
+        hits = np.zeros((len(logits), total), dtype=np.int64)
+        np.add.at(hits, (row, buckets), counted)
+        spare = counted & (hits[row, buckets] > 1)
         probability = probabilities(self.copies.network, logits)
         missing = np.ones(len(logits))
         for k in range(total):
-            apart = np.maximum(k / total - probability, probability - (k + 1) / total)
-            nearest = np.where(spare, np.maximum(apart, 0.0), 1.0).min(axis=1)
-            missing = np.where(held[:, k] == 0, np.minimum(missing, nearest), missing)
+            distance = np.maximum(k / total - probability, probability - (k + 1) / total)
+            nearest = np.where(spare, np.maximum(distance, 0.0), 1.0).min(axis=1)
+            missing = np.where(hits[:, k] == 0, np.minimum(missing, nearest), missing)
         return 1 - missing
 
     def _keep(self, raw: Array, fitness: Array) -> None:
         pool, first = np.unique(np.concatenate([self.pool, raw]), axis=0, return_index=True)
-        every = np.concatenate([self.fitness, fitness])[first]
-        order = np.argsort(-every, kind="stable")[:POPULATION]
-        self.pool, self.fitness = pool[order], every[order]
+        scores = np.concatenate([self.fitness, fitness])[first]
+        order = np.argsort(-scores, kind="stable")[:POPULATION]
+        self.pool, self.fitness = pool[order], scores[order]
 
     def mutate(self) -> None:
         """Run one generation: mutate the pool in a few features each, near or anywhere in the box. A pool that no longer improves
@@ -136,15 +136,15 @@ class PointSearch:
         if self.idle >= PATIENCE:
             self.pool, self.fitness, self.idle = self.pool[:0], self.fitness[:0], 0
             self.look(self.uniform(2 * CHILDREN))
-        before = self.fitness[0]
+        previous = self.fitness[0]
         parents = self.pool[self.random.integers(0, len(self.pool), CHILDREN)]
-        fresh = self.uniform(CHILDREN)
+        uniform = self.uniform(CHILDREN)
         reach = (self.upper - self.lower) * 10.0 ** self.random.uniform(-3, 0, (CHILDREN, 1))
-        near = parents + self.random.standard_normal(parents.shape) * np.maximum(reach, np.where(self.whole, 1.0, 0.0))
-        near = np.clip(np.where(self.whole, np.round(near), near), self.lower, self.upper)
+        nearby = parents + self.random.standard_normal(parents.shape) * np.maximum(reach, np.where(self.whole, 1.0, 0.0))
+        nearby = np.clip(np.where(self.whole, np.round(nearby), nearby), self.lower, self.upper)
         mates = self.pool[self.random.integers(0, len(self.pool), CHILDREN)]
-        way = self.random.integers(0, 3, (CHILDREN, 1))
-        moved = np.select([way == 0, way == 1], [fresh, near], default=mates)
-        share = np.where(way == 2, 0.5, 2.0 / max(1, int((self.upper > self.lower).sum())))
-        self.look(np.where(self.random.random(parents.shape) < share, moved, parents))
-        self.idle = 0 if self.fitness[0] > before + 1e-4 else self.idle + 1
+        kind = self.random.integers(0, 3, (CHILDREN, 1))
+        changed = np.select([kind == 0, kind == 1], [uniform, nearby], default=mates)
+        share = np.where(kind == 2, 0.5, 2.0 / max(1, int((self.upper > self.lower).sum())))
+        self.look(np.where(self.random.random(parents.shape) < share, changed, parents))
+        self.idle = 0 if self.fitness[0] > previous + 1e-4 else self.idle + 1

@@ -98,22 +98,22 @@ class TreeCopies(Copied):
         threshold, and (B, v) that threshold. Without one it is the middle if the schema forbids rows, or if a mean has a whole
         variable there, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
-        least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
+        least, score, cuts = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
         if self.heads is None:
             least = least - self.room
         else:  # the checker rounds every bound of a mean except 0
             least = _means(least, *self.heads)
             least = np.where(least == 0, 0.0, least - self.room)
-        alike = np.zeros(least.shape[:2], dtype=bool)
-        alike[:, self.reference] = True
+        equal = np.zeros(least.shape[:2], dtype=bool)
+        equal[:, self.reference] = True
         bounds = CopyBounds(
-            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(alike, 0.0, least[:, :, 2]),
-            delta_upper=np.where(alike, 0.0, -least[:, :, 3]),
+            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(equal, 0.0, least[:, :, 2]),
+            delta_upper=np.where(equal, 0.0, -least[:, :, 3]),
         )
         if self.domain.forbidden is not None or self.heads is not None:  # single rows may decide where bounds are too coarse
-            middle = np.isnan(at) & ((self.domain.forbidden is not None) | self.domain.integer)
-            at = np.where(middle, self.domain.middle(lower, upper), at)
-        return bounds, score[:, self.variables], at[:, self.variables]
+            middle = np.isnan(cuts) & ((self.domain.forbidden is not None) | self.domain.integer)
+            cuts = np.where(middle, self.domain.middle(lower, upper), cuts)
+        return bounds, score[:, self.variables], cuts[:, self.variables]
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
         """Return the same bounds: trees have only one kind."""
@@ -125,7 +125,7 @@ def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
     ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
     size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
     numbers = [ensemble.value, ensemble.base]
-    exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((one.astype(np.float32) == one).all() for one in numbers)
+    exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((array.astype(np.float32) == array).all() for array in numbers)
     room = 0.0 if exact else ROOM * size
     return room if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
 
@@ -136,5 +136,5 @@ def _means(least: Array, below: Any, above: Any) -> Array:
     from verifair.engine.search.ensembles.kernel import means_of
 
     boxes, pairs, numbers = least.shape
-    found = np.asarray(means_of(held(least), 2 * boxes * pairs, numbers // len(LINES_OF_SCORES), below, above))
-    return np.asarray(found.reshape(boxes, pairs, 2, 2).swapaxes(2, 3).reshape(boxes, pairs, len(LINES)))
+    bounds = np.asarray(means_of(held(least), 2 * boxes * pairs, numbers // len(LINES_OF_SCORES), below, above))
+    return np.asarray(bounds.reshape(boxes, pairs, 2, 2).swapaxes(2, 3).reshape(boxes, pairs, len(LINES)))

@@ -35,9 +35,9 @@ class Ascent:
     def __init__(self, problem: TwinProblem, logit: bool, rng: np.random.Generator) -> None:
         self.twin, self.logit, self.rng = TreeTwin.of(problem), logit, rng
         batch = problem.batch
-        every = np.arange(len(batch))
-        self.first, self.last = self.twin.boxes(every, batch.lower[:, self.twin.variables], batch.upper[:, self.twin.variables])
-        self.question, self.gap = every[:0], np.empty(0)
+        questions = np.arange(len(batch))
+        self.first, self.last = self.twin.boxes(questions, batch.lower[:, self.twin.variables], batch.upper[:, self.twin.variables])
+        self.question, self.gap = questions[:0], np.empty(0)
         self.cells, self.raw = self.first[:0], batch.lower[:0]
 
     @property
@@ -49,17 +49,17 @@ class Ascent:
         """Climb from random points, then from changed ones, until PATIENCE is over or the search has `ended`."""
         rounds = last = 0
         while rounds < 2 * last + PATIENCE and (rounds == 0 or not ended()):
-            before, rounds = self.best, rounds + 1
+            previous, rounds = self.best, rounds + 1
             question = self.rng.integers(len(self.first), size=STARTS)
             cells = self._anywhere(question)
             raw = self._raw(question, cells)
             if len(self.gap):
                 old = self.rng.integers(len(self.gap), size=STARTS)
-                stays = self.rng.random(cells.shape) * cells.shape[1] >= CHANGED
-                question, cells = self.question[old], np.where(stays, self.cells[old], self._anywhere(self.question[old]))
-                raw = np.where(stays, self.raw[old], self._raw(question, cells))
+                keep = self.rng.random(cells.shape) * cells.shape[1] >= CHANGED
+                question, cells = self.question[old], np.where(keep, self.cells[old], self._anywhere(self.question[old]))
+                raw = np.where(keep, self.raw[old], self._raw(question, cells))
             self.climb(question, cells, raw, ended)
-            last = rounds if self.best > before else last
+            last = rounds if self.best > previous else last
 
     def from_rows(self, question: Integers, raw: Array) -> None:
         """Climb from raw rows (N, V) of questions."""
@@ -71,19 +71,19 @@ class Ascent:
         gap, moves = np.full(len(question), -np.inf), (self.first < self.last).any(axis=0)
         moving = np.flatnonzero(moves | ~moves.any())
         while True:
-            before = gap.copy()
+            previous = gap.copy()
             for v in self.rng.permutation(moving).tolist():
                 cell, value, gaps = self._along(question, cells, raw, v)
                 best = np.arange(len(cells)), gaps.argmax(axis=1)
                 better = gaps[best] > gap
                 cells[better, v], raw[better, v], gap[better] = cell[best][better], value[best][better], gaps[best][better]
-            if not (gap > before).any() or ended():
+            if not (gap > previous).any() or ended():
                 break
-        some, old = gap > -np.inf, (self.question, self.cells, self.raw, self.gap)
-        new = question[some], cells[some], raw[some], gap[some]
+        finite, old = gap > -np.inf, (self.question, self.cells, self.raw, self.gap)
+        new = question[finite], cells[finite], raw[finite], gap[finite]
         question, cells, raw, gap = (np.concatenate(pair) for pair in zip(old, new, strict=True))
-        _, once = np.unique(np.column_stack([question, cells]), axis=0, return_index=True)
-        order = once[np.argsort(-gap[once], kind="stable")[:KEPT]]
+        _, unique = np.unique(np.column_stack([question, cells]), axis=0, return_index=True)
+        order = unique[np.argsort(-gap[unique], kind="stable")[:KEPT]]
         self.question, self.cells, self.raw, self.gap = question[order], cells[order], raw[order], gap[order]
 
     def found(self) -> tuple[int, int, Array]:
@@ -109,13 +109,13 @@ class Ascent:
         width = int((last - first).max()) + 1
         margins = np.empty((len(cells), width, 2))
         for pair in np.unique(self.twin.which[question]).tolist():
-            mine = np.flatnonzero(self.twin.which[question] == pair)
+            selected = np.flatnonzero(self.twin.which[question] == pair)
             lines = self.twin.copies(pair, COPIES)
             trees = lines.trees
-            found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, lines.adds, lines.base,
-                             held(cells[mine]), v, held(first[mine]), held(last[mine]), width)
-            margins[mine] = self._margins(np.reshape(found, (-1, len(lines.base)))).reshape(len(mine), width, 2)
-            clock.spend(4 * len(mine) * self.twin.ensemble.work)
+            sums = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, lines.adds, lines.base,
+                             held(cells[selected]), v, held(first[selected]), held(last[selected]), width)
+            margins[selected] = self._margins(np.reshape(sums, (-1, len(lines.base)))).reshape(len(selected), width, 2)
+            clock.spend(4 * len(selected) * self.twin.ensemble.work)
         values = margins if self.logit else expit(margins)
         gaps = np.abs(values[:, :, 0] - values[:, :, 1])
         cell = first[:, None] + np.arange(width)
@@ -124,17 +124,17 @@ class Ascent:
         ends = batch.lower[question, v, None], batch.upper[question, v, None]
         value = np.where(cell == cells[:, [v]], raw[:, [v]], self.twin.cells.values(v, np.minimum(cell, last[:, None]), *ends))
         if self.twin.problem.domain.forbidden is not None:
-            rows, each = np.repeat(raw, width, axis=0), np.repeat(question, width)
+            rows, questions = np.repeat(raw, width, axis=0), np.repeat(question, width)
             rows[:, v] = value.reshape(-1)
-            gaps[~legal_pairs(self.twin, each, rows[:, self.twin.variables]).reshape(gaps.shape)] = -np.inf
+            gaps[~legal_pairs(self.twin, questions, rows[:, self.twin.variables]).reshape(gaps.shape)] = -np.inf
         return cell, value, gaps
 
-    def _margins(self, found: Array) -> Array:
+    def _margins(self, sums: Array) -> Array:
         """Return both margins (N, 2) from the sums of the trees (N, lines)."""
         network = self.twin.problem.network
         if not isinstance(network, MeanOfTrees):
-            return found
-        scores = found[:, : 2 * network.trees.outputs].reshape(-1, network.trees.outputs)
+            return sums
+        scores = sums[:, : 2 * network.trees.outputs].reshape(-1, network.trees.outputs)
         return network.margins(scores).reshape(-1, 2)
 
 
@@ -146,19 +146,19 @@ def profiles(
     """Return all S lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, S). Every tree is
     followed once for all cells up to the next one at which its path may change."""
     lines = len(base)
-    found, variables = real(lines * len(first) * width), len(hot)
+    sums, variables = real(lines * len(first) * width), len(hot)
     for k in range(len(first)):
-        at, place, some = k * variables, lines * k * width, last[k] - first[k] + 1
-        for x in range(some):
+        offset, place, count = k * variables, lines * k * width, last[k] - first[k] + 1
+        for x in range(count):
             for s in range(lines):
-                found[place + lines * x + s] = base[s]
+                sums[place + lines * x + s] = base[s]
         for t in range(len(root)):
             x = 0
-            while x < some:
-                j, end = root[t], some
+            while x < count:
+                j, end = root[t], count
                 u = variable[j]
                 while u >= 0:
-                    c, cell = cut[j], first[k] + x if u == v else points[at + u]
+                    c, cell = cut[j], first[k] + x if u == v else points[offset + u]
                     if hot[u] == 1:
                         to_left = (sets[c] >> cell) & 1 == 1
                         if u == v:
@@ -172,11 +172,11 @@ def profiles(
                 leaf = lines * cut[j]
                 if lines == 2:      # most often, and twice as fast
                     for y in range(x, end):
-                        found[place + 2 * y] += adds[leaf]
-                        found[place + 2 * y + 1] += adds[leaf + 1]
+                        sums[place + 2 * y] += adds[leaf]
+                        sums[place + 2 * y + 1] += adds[leaf + 1]
                 else:
                     for y in range(x, end):
                         for s in range(lines):
-                            found[place + lines * y + s] += adds[leaf + s]
+                            sums[place + lines * y + s] += adds[leaf + s]
                 x = end
-    return found
+    return sums

@@ -67,71 +67,71 @@ def bracket(
     """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
-    met = Met(problem, logit)
-    met.sample(np.random.default_rng(budget.seed))
-    asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
-    helpers = Helpers(asked, jobs)
-    upper, least, nodes, reason = np.inf if logit else 1.0, met.value, 0, None
-    shown: tuple[float, list[list[GoalAnswer]] | None] = upper, None  # one value: Ctrl-C separates no bound from its proofs
+    attained = Met(problem, logit)
+    attained.sample(np.random.default_rng(budget.seed))
+    decide: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
+    helpers = Helpers(decide, jobs)
+    upper, largest, nodes, reason = np.inf if logit else 1.0, attained.value, 0, None
+    certified: tuple[float, list[list[GoalAnswer]] | None] = upper, None  # one value: Ctrl-C separates no bound from its proofs
     try:
-        while upper - least > tolerance and reason is None:
+        while upper - largest > tolerance and reason is None:
             left = deadline - clock.now()
             if left <= 0 or (budget.nodes is not None and nodes >= budget.nodes):
                 reason = Reason.TIME if left <= 0 else Reason.NODES
                 break
             epsilons = [
-                epsilon for epsilon in _between(least, upper, helpers.steps())
+                epsilon for epsilon in _between(largest, upper, helpers.steps())
                 if epsilon <= SMOOTHEST and (logit or SMALLEST <= epsilon <= 1 - SMALLEST)
             ]
             if not epsilons:
                 reason = Reason.NUMERICAL
                 break
             share = None if budget.nodes is None else max((budget.nodes - nodes) // len(epsilons), 1)
-            given = replace(budget, seconds=max(SHARE * left, 0.05), nodes=share)
-            decided, until = False, Deadline.after(left)
-            for epsilon, found in zip(epsilons, helpers.together([(one, given, until) for one in epsilons]), strict=True):
-                flat = [answer for row in found for answer in row]
-                nodes += sum(answer.nodes for answer in flat)
-                for q, row in enumerate(found):
+            limits = replace(budget, seconds=max(SHARE * left, 0.05), nodes=share)
+            decided, end = False, Deadline.after(left)
+            for epsilon, decisions in zip(epsilons, helpers.together([(e, limits, end) for e in epsilons]), strict=True):
+                all_answers = [answer for row in decisions for answer in row]
+                nodes += sum(answer.nodes for answer in all_answers)
+                for q, row in enumerate(decisions):
                     for answer in row:
                         if answer.witness is not None:
-                            met.look(q, answer.witness)
+                            attained.look(q, answer.witness)
                 # A solver's claim, which nobody can check, bounds nothing.
-                proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in flat)
-                decided |= proved or any(answer.status is Status.VIOLATED for answer in flat)
+                proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in all_answers)
+                decided |= proved or any(answer.status is Status.VIOLATED for answer in all_answers)
                 if proved and epsilon < upper:
-                    shown = epsilon, found
+                    certified = epsilon, decisions
                     upper = epsilon
                 elif epsilon < upper:
-                    least = epsilon
-            least = max(least, met.value)
+                    largest = epsilon
+            largest = max(largest, attained.value)
             if progress is not None:
-                progress(met.value, upper)
+                progress(attained.value, upper)
             if not (patient or decided):
                 break
     except KeyboardInterrupt:
         reason = Reason.INTERRUPTED
-    upper, answers = shown
-    if upper - met.value > tolerance and reason is None:
+    upper, answers = certified
+    if upper - attained.value > tolerance and reason is None:
         reason = Reason.TIME  # questions about gaps in between stayed open
-    lower, point, margins = met.best
+    lower, point, margins = attained.best
     return Bracket(lower=lower, point=point, margins=margins, upper=upper, answers=answers, reason=reason, nodes=nodes)
 
 
 @np.errstate(all="ignore")
 def _ask(
-    query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget, until: Deadline
+    query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget, end: Deadline
 ) -> list[list[GoalAnswer]]:
     """Decide whether any gap of all pairs is more than epsilon."""
-    problem, given = twin_problem(query, batch, no_gap(epsilon, query.scale)), replace(budget, seconds=until.within(budget.seconds))
-    return solve(problem, method="auto", solver=None, budget=given, group=np.zeros(len(batch), dtype=np.int64))
+    problem, limits = twin_problem(query, batch, no_gap(epsilon, query.scale)), replace(budget, seconds=end.within(budget.seconds))
+    return solve(problem, method="auto", solver=None, budget=limits, group=np.zeros(len(batch), dtype=np.int64))
 
 
-def _between(least: float, upper: float, count: int) -> list[float]:
+def _between(lower: float, upper: float, count: int) -> list[float]:
     """Return the epsilons to ask about at the same time, the smallest first."""
     if np.isinf(upper):
-        return [max(2 * least, 1.0) * 2.0**k for k in range(count)]
-    return [least + (upper - least) * (k + 1) / (count + 1) for k in range(count)]
+        return [max(2 * lower, 1.0) * 2.0**k for k in range(count)]
+    return [lower + (upper - lower) * (k + 1) / (count + 1) for k in range(count)]
 
 
 class Met:
@@ -157,7 +157,7 @@ class Met:
         question, raw = question[legal], raw[legal]
         if not len(raw):
             return
-        g, g_prime = (self.problem.network.forward(one) @ self.problem.margin for one in pair(self.problem, question, raw))
+        g, g_prime = (self.problem.network.forward(inputs) @ self.problem.margin for inputs in pair(self.problem, question, raw))
         gaps = np.abs(g - g_prime) if self.logit else np.abs(expit(g) - expit(g_prime))
         best = int(np.nanargmax(gaps)) if np.isfinite(gaps).any() else 0
         self.look(int(question[best]), raw[best])
@@ -165,15 +165,15 @@ class Met:
     def look(self, question: int, raw: Array) -> None:
         """Evaluate a point whose rows are legal, and keep it if its gap is the largest so far."""
         x, x_prime = pair(self.problem, np.array([question]), raw[None])
-        found, margins = self._gap(np.concatenate([x, x_prime]))
-        if found > self.value:
-            self.best = found, (question, raw), margins
+        gap, margins = self._gap(np.concatenate([x, x_prime]))
+        if gap > self.value:
+            self.best = gap, (question, raw), margins
 
-    def _gap(self, both: Array) -> tuple[float, tuple[float, float]]:
+    def _gap(self, inputs: Array) -> tuple[float, tuple[float, float]]:
         """Return the gap between two network inputs (2, n), rounded down, and their margins for display."""
         network, weights = self.problem.network, self.problem.margin.tolist()
         with precision(BITS):
-            logits = network.forward(Balls.of(both)).rows()
+            logits = network.forward(Balls.of(inputs)).rows()
             g, g_prime = (sum((ball(w) * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits)
             gap = abs(g - g_prime) if self.logit else abs(sigmoid(g) - sigmoid(g_prime))
             return max(float(np.nextafter(float(gap.lower()), -np.inf)), 0.0), (float(g.mid()), float(g_prime.mid()))

@@ -87,61 +87,61 @@ class _Batch:
         """Bound by intervals first, then by lines in directions that are still open."""
         nodes, bound, slope = self.nodes, bound.copy(), slope.copy()
         intervals = interval_bounds(self.twin, nodes.question, self.low, self.high)
-        rough, every = interval_goals(self.twin, nodes.question, intervals[-1]), np.arange(len(nodes))
+        coarse, boxes = interval_goals(self.twin, nodes.question, intervals[-1]), np.arange(len(nodes))
         for d in (0, 1):
-            least = rough[:, 3 * d : 3 * d + 3]
-            w, m = (-least[:, 0], np.ones(len(nodes))) if self.logit else interval_line(least)
-            bound[:, d] = self._shown(every, np.full(len(nodes), d), w, m, bound[:, d])
+            part = coarse[:, 3 * d : 3 * d + 3]
+            w, m = (-part[:, 0], np.ones(len(nodes))) if self.logit else interval_line(part)
+            bound[:, d] = self._shown(boxes, np.full(len(nodes), d), w, m, bound[:, d])
         bound = np.where(nodes.open, bound, -np.inf)
         wanted = wanted & (bound > self.known)
         score = np.zeros(self.low.shape)
         for both in (True, False):
-            mine = np.flatnonzero(wanted.all(axis=1) if both else wanted.sum(axis=1) == 1)
-            if len(mine):
-                directions = np.tile([0, 1], (len(mine), 1)) if both else wanted[mine].argmax(axis=1)[:, None]
-                some = [layer.take(mine) for layer in intervals]
-                bound[mine], slope[mine], score[mine] = self._lines(mine, some, bound[mine], slope[mine], directions)
+            index = np.flatnonzero(wanted.all(axis=1) if both else wanted.sum(axis=1) == 1)
+            if len(index):
+                directions = np.tile([0, 1], (len(index), 1)) if both else wanted[index].argmax(axis=1)[:, None]
+                layers = [layer.take(index) for layer in intervals]
+                bound[index], slope[index], score[index] = self._lines(index, layers, bound[index], slope[index], directions)
         return GapBoxes(
             bound=bound, slope=slope, gap=self.gap, line=self.line, along=widest(self.twin, nodes, score), point=self.point,
             fall=self.fall,
         )
 
     def _lines(
-        self, mine: Integers, intervals: list[LayerBounds], bound: Array, slope: Array, directions: Integers
+        self, selected: Integers, intervals: list[LayerBounds], bound: Array, slope: Array, directions: Integers
     ) -> tuple[Array, Array, Array]:
-        """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d) of boxes `mine` (N,), by lines in each of S
+        """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d) of boxes `selected` (N,), by lines in each of S
         directions (N, S)."""
-        nodes, low, high = self.nodes.take(mine), self.low[mine], self.high[mine]
+        nodes, low, high = self.nodes.take(selected), self.low[selected], self.high[selected]
         rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
-        found = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
+        goals = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
         for s in range(directions.shape[1]):
-            at = np.arange(len(nodes)), directions[:, s]
-            three = slice(3 * s, 3 * s + 3)
-            own = replace(found, lower=found.lower[:, three], slope=found.slope[:, three], base=found.base[:, three])
-            linear, enough = own.lower[:, 0], np.full(len(nodes), -self.known)
+            index = np.arange(len(nodes)), directions[:, s]
+            part = slice(3 * s, 3 * s + 3)
+            line = replace(goals, lower=goals.lower[:, part], slope=goals.slope[:, part], base=goals.base[:, part])
+            linear, enough = line.lower[:, 0], np.full(len(nodes), -self.known)
             if not self.logit:
-                slope[at], linear = best_slope(own, (high - low) / 2, slope[at], self.known)
-                enough = -conjugate(self.known, slope[at])
-            row, _ = rows_of(slope[at][:, None], directions[:, [s]])
+                slope[index], linear = best_slope(line, (high - low) / 2, slope[index], self.known)
+                enough = -conjugate(self.known, slope[index])
+            row, _ = rows_of(slope[index][:, None], directions[:, [s]])
             w = -self._standard(nodes, intervals, row[:, 0], linear, enough)
-            bound[at] = self._shown(mine, at[1], w, slope[at], bound[at])
-            self._meet(mine, nodes, corner(self.twin, nodes, own.slope[:, 0]))
-        return bound, slope, found.score
+            bound[index] = self._shown(selected, index[1], w, slope[index], bound[index])
+            self._meet(selected, nodes, corner(self.twin, nodes, line.slope[:, 0]))
+        return bound, slope, goals.score
 
     def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
         """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. If that takes long, and the linear bound
         is less than `enough` (N,), interval bounds of the hidden layers are used: the box will be cut anyway."""
         standard, at_once = self.bounds.standard, self.bounds.progress.at_once
-        none, every = np.zeros(len(nodes)), np.arange(len(nodes))
+        zeros, boxes = np.zeros(len(nodes)), np.arange(len(nodes))
         if at_once >= CHEAP:
-            return standard.lower(nodes, intervals, every, rows, none, enough)
-        found = standard.by_intervals(nodes, intervals, every, rows, none)
-        left = np.flatnonzero((linear >= enough) & ~(found > enough))
+            return standard.lower(nodes, intervals, boxes, rows, zeros, enough)
+        lower = standard.by_intervals(nodes, intervals, boxes, rows, zeros)
+        left = np.flatnonzero((linear >= enough) & ~(lower > enough))
         for start in range(0, len(left), at_once):
             part = left[start : start + at_once]
             if self.deadline.left() > 0:
-                found[part] = np.maximum(found[part], standard.by_intervals(nodes, None, part, rows[part], none[part]))
-        return found
+                lower[part] = np.maximum(lower[part], standard.by_intervals(nodes, None, part, rows[part], zeros[part]))
+        return lower
 
     def _shown(self, box: Integers, direction: Integers, w: Array, m: Array, bounds: Array) -> Array:
         """Record the gaps that lines a - m b <= w (N,) prove for boxes in one direction each (N,); returns bounds of their gaps.
@@ -154,14 +154,14 @@ class _Batch:
         else:
             gap = gap_below(w, m, self.known, bounds)
             gap = np.where((gap < 1) & (w <= conjugate(np.minimum(gap, 1 - SLACK), m)), gap, np.inf)
-        better = np.flatnonzero(gap < self.gap[box, direction])
-        at = box[better], direction[better]
-        self.gap[at], self.line[at] = gap[better], m[better]
+        improved = np.flatnonzero(gap < self.gap[box, direction])
+        index = box[improved], direction[improved]
+        self.gap[index], self.line[index] = gap[improved], m[improved]
         return np.fmin(bounds, gap)
 
     def _meet(self, box: Integers, nodes: Nodes, point: Array) -> None:
         """Keep legal points (N, v) of boxes (N,) with larger gaps than those kept so far."""
         falls = self.bounds.falls(nodes.question, point)
-        better = np.flatnonzero(np.abs(falls) > np.abs(self.fall[box]))
-        better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
-        self.point[box[better]], self.fall[box[better]] = point[better], falls[better]
+        improved = np.flatnonzero(np.abs(falls) > np.abs(self.fall[box]))
+        improved = improved[legal_pairs(self.twin, nodes.question[improved], point[improved])]
+        self.point[box[improved]], self.fall[box[improved]] = point[improved], falls[improved]

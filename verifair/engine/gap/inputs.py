@@ -61,8 +61,8 @@ class InputSearch:
         self.helpers, self.twin = Helpers(Shared(value=self.of_boxes.of), jobs), self.of_boxes.twin
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
-        nothing = np.full((len(self.start), 2), np.inf)
-        self.trees = Trees(len(self.start), gap=nothing, slope=nothing.copy())  # proved by a line of the node's own, and its slope
+        trivial = np.full((len(self.start), 2), np.inf)
+        self.trees = Trees(len(self.start), gap=trivial, slope=trivial.copy())  # proved by a line of the node's own, and its slope
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
         self.left: list[LeftBoxes] = []
@@ -118,17 +118,17 @@ class InputSearch:
         self._take()
 
     def _take(self) -> None:
-        found = self.climb.found(1)
-        if len(found.value) and found.value[0] > self.value:
-            self.value, self.point = float(found.value[0]), found.raw[0]
-            self.where = int(found.question[0]), int(found.direction[0])
+        best = self.climb.found(1)
+        if len(best.value) and best.value[0] > self.value:
+            self.value, self.point = float(best.value[0]), best.raw[0]
+            self.where = int(best.question[0]), int(best.direction[0])
 
     def meet(self, nodes: Nodes, point: Array, gaps: Array) -> None:
         """Keep the best legal point of (N, v), one a box. gaps: (N,) by how much the output falls at each."""
-        better = np.flatnonzero(np.abs(gaps) > self.value)
-        better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
-        if len(better):
-            best = better[np.abs(gaps[better]).argmax()]
+        improved = np.flatnonzero(np.abs(gaps) > self.value)
+        improved = improved[legal_pairs(self.twin, nodes.question[improved], point[improved])]
+        if len(improved):
+            best = improved[np.abs(gaps[improved]).argmax()]
             self.value, self.where = float(np.abs(gaps[best])), (int(nodes.question[best]), int(gaps[best] < 0))
             self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
 
@@ -149,13 +149,13 @@ class InputSearch:
         def unknown(part: Nodes) -> tuple[Array, Array]:
             return np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
 
-        whole = Open[Nodes](LINEAR)
-        whole.add(self.start)
+        boxes = Open[Nodes](LINEAR)
+        boxes.add(self.start)
         subdivide(
-            whole, lambda part: self.bound(part, *unknown(part)), ended=stop, deadline=self.deadline,
+            boxes, lambda part: self.bound(part, *unknown(part)), ended=stop, deadline=self.deadline,
             cost=SECONDS * self.of_boxes.progress.forward,
         )
-        for part in whole.batches:
+        for part in boxes.batches:
             self.along[part.ids] = widest(self.twin, part, np.zeros_like(self.twin.local.box(part.lower, part.upper)[0]))
             self._list(part, *unknown(part))
 
@@ -168,33 +168,33 @@ class InputSearch:
         children = self.trees.split(ids, self.twin.variables[variable], cut)
         halves = divide(self.twin, nodes, variable, cut, children)
         self._remember(halves)
-        self.bound(halves, *(np.concatenate([one, one]) for one in (largest.bound, largest.slope)))
+        self.bound(halves, *(np.concatenate([array, array]) for array in (largest.bound, largest.slope)))
         self.polish()
 
-    def take(self, most: int) -> LeftBoxes | None:
+    def take(self, limit: int) -> LeftBoxes | None:
         """Take the boxes with the largest bounds off the list; None if the search is finished."""
         if self.finished:
             return None
-        every = LeftBoxes.join(self.left)
-        every = every.take(every.bound.max(axis=1) > self.known)
-        priority = self._priority(every)
+        boxes = LeftBoxes.join(self.left)
+        boxes = boxes.take(boxes.bound.max(axis=1) > self.known)
+        priority = self._priority(boxes)
         order = np.flatnonzero(priority > self.known)
         jobs = self.helpers.steps()
         count = len(order) // 4 + 2 if len(order) < 4 * jobs * TOP else int(np.clip(len(order) // 20, jobs * TOP, jobs * MOST))
-        count = min(count, most)
+        count = min(count, limit)
         if len(order) > count:
             order = order[np.argpartition(-priority[order], count)[:count]]
-        rest = np.ones(len(every.ids), dtype=bool)
-        rest[order] = False
-        self.left = [every.take(rest)] if rest.any() else []
-        return every.take(order)
+        kept = np.ones(len(boxes.ids), dtype=bool)
+        kept[order] = False
+        self.left = [boxes.take(kept)] if kept.any() else []
+        return boxes.take(order)
 
     def _remember(self, nodes: Nodes) -> None:
         """Make room for the new boxes, whose ids follow the largest one: arrays double when they are full."""
         needed = int(nodes.ids.max()) + 1
         if needed > len(self.question):
             size = max(needed, 2 * len(self.question))
-            self.lower, self.upper = (np.resize(one, (size, one.shape[1])) for one in (self.lower, self.upper))
+            self.lower, self.upper = (np.resize(array, (size, array.shape[1])) for array in (self.lower, self.upper))
             self.question, self.along = np.resize(self.question, size), np.resize(self.along, size)
         self.lower[nodes.ids], self.upper[nodes.ids], self.question[nodes.ids] = nodes.lower, nodes.upper, nodes.question
 
@@ -204,33 +204,33 @@ class InputSearch:
         bound, slope: (N, 2) of the boxes' parents: their bounds, and the slopes of their best lines.
         """
         self.nodes += len(nodes)
-        gone = impossible(self.twin, nodes)
-        self.trees.known["gap"][nodes.ids] = np.where(gone, -np.inf, np.inf)[:, None]  # not the parent's
-        nodes, bound, slope = nodes.take(~gone), bound[~gone], slope[~gone]
+        empty = impossible(self.twin, nodes)
+        self.trees.known["gap"][nodes.ids] = np.where(empty, -np.inf, np.inf)[:, None]  # not the parent's
+        nodes, bound, slope = nodes.take(~empty), bound[~empty], slope[~empty]
         middle = self.twin.local.middle(nodes.lower, nodes.upper)
         self.meet(nodes, middle, self.of_boxes.falls(nodes.question, middle))
         wanted, left = ~self.taken[nodes.question], Deadline.after(self.deadline - clock.now())
         jobs = min(self.helpers.steps(), len(nodes) // EACH)
         size = LINEAR if jobs < 2 else -(-len(nodes) // jobs)
         parts = [slice(start, start + size) for start in range(0, len(nodes), size)]
-        asked = ((nodes.take(part), bound[part], slope[part], wanted[part], self.known, left) for part in parts)
-        found = (self.of_boxes.of(*one) for one in asked) if jobs < 2 else self.helpers.together(list(asked))
-        for part, boxes in zip(parts, found, strict=True):
+        arguments = ((nodes.take(part), bound[part], slope[part], wanted[part], self.known, left) for part in parts)
+        results = (self.of_boxes.of(*args) for args in arguments) if jobs < 2 else self.helpers.together(list(arguments))
+        for part, boxes in zip(parts, results, strict=True):
             self._keep(nodes.take(part), boxes)
 
-    def _keep(self, nodes: Nodes, found: GapBoxes) -> None:
+    def _keep(self, nodes: Nodes, boxes: GapBoxes) -> None:
         """Note the bounds of boxes, and take the best point found in them."""
-        self.trees.known["gap"][nodes.ids], self.trees.known["slope"][nodes.ids] = found.gap, found.line
-        self.along[nodes.ids] = found.along
-        self.meet(nodes, found.point, found.fall)
-        self._list(nodes, found.bound, found.slope)
+        self.trees.known["gap"][nodes.ids], self.trees.known["slope"][nodes.ids] = boxes.gap, boxes.line
+        self.along[nodes.ids] = boxes.along
+        self.meet(nodes, boxes.point, boxes.fall)
+        self._list(nodes, boxes.bound, boxes.slope)
 
     def _list(self, nodes: Nodes, bound: Array, slope: Array) -> None:
         """List the boxes that cannot be closed."""
         alive = nodes.open & (bound > self.known)
         bound = np.where(alive, bound, -np.inf)
-        can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
-        stuck, left = (np.flatnonzero(alive.any(axis=1) & one) for one in (~can, can))
+        divisible = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
+        stuck, left = (np.flatnonzero(alive.any(axis=1) & mask) for mask in (~divisible, divisible))
         np.maximum.at(self.stuck, nodes.question[stuck], bound[stuck])
         if len(left):
             self.left.append(LeftBoxes(ids=nodes.ids[left], bound=bound[left], slope=slope[left]))
@@ -241,6 +241,6 @@ class InputSearch:
         gap, slope = (self.trees.known[name][: self.trees.size, direction] for name in ("gap", "slope"))
         leaf, line = gap <= upper, {}
         if not self.logit:
-            own = np.array([2 * sum(self.problem.network.hidden) + len(no_gap(claim)[direction].rows)])
-            line = {k: (own, slope[k : k + 1]) for k in np.flatnonzero(leaf & np.isfinite(gap)).tolist()}
+            index = np.array([2 * sum(self.problem.network.hidden) + len(no_gap(claim)[direction].rows)])
+            line = {k: (index, slope[k : k + 1]) for k in np.flatnonzero(leaf & np.isfinite(gap)).tolist()}
         return self.trees.written(questions, leaf, line)

@@ -34,24 +34,24 @@ def conjugate(epsilon: Array | float, m: Array) -> Array:
     root = np.sqrt(np.maximum(linear * linear + 4 * (m - 1) * constant, 0.0))
     s = 2 * constant / (linear + root)  # where the line touches
     s = np.clip(s, 1e-300, (1 - epsilon) * (1 - 1e-15))
-    least = logit(s + epsilon) - m * logit(s)
-    return np.asarray(least - SLACK * (1 + m) * (1 + np.abs(least)))
+    value = logit(s + epsilon) - m * logit(s)
+    return np.asarray(value - SLACK * (1 + m) * (1 + np.abs(value)))
 
 
 def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
     """Return rows (N, 3 S, 2) to bound, and their weights in the choice of cuts: for a fall -a + m b, -a and m b with (a, b) =
     (g, g') and m = slope (N, S); swapped for a rise. Every line is a mixture of them."""
-    zero, one = np.zeros_like(slope), np.ones_like(slope)
-    rows = np.stack([np.stack([-one, slope], axis=2), np.stack([-one, zero], axis=2), np.stack([zero, slope], axis=2)], axis=2)
+    zero, ones = np.zeros_like(slope), np.ones_like(slope)
+    rows = np.stack([np.stack([-ones, slope], axis=2), np.stack([-ones, zero], axis=2), np.stack([zero, slope], axis=2)], axis=2)
     rows = np.where((directions == 0)[:, :, None, None], rows, rows[..., ::-1])
-    wanted = np.array([1.0, 0.1, 0.1]) / np.maximum(slope, 1.0)[:, :, None]
-    return rows.reshape(len(slope), -1, 2), wanted.reshape(len(slope), -1)
+    weights = np.array([1.0, 0.1, 0.1]) / np.maximum(slope, 1.0)[:, :, None]
+    return rows.reshape(len(slope), -1, 2), weights.reshape(len(slope), -1)
 
 
-def interval_line(least: Array) -> tuple[Array, Array]:
-    """Return w and m (B,) of lines a - m b <= w at the largest gaps that D, U, L' allow; least: (B, 3) lower bounds of -D, -U,
+def interval_line(lower: Array) -> tuple[Array, Array]:
+    """Return w and m (B,) of lines a - m b <= w at the largest gaps that D, U, L' allow; lower: (B, 3) lower bounds of -D, -U,
     L'."""
-    d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
+    d, u, low = -lower[:, 0], -lower[:, 1], lower[:, 2]
     b = np.clip(-d / 2, low, np.maximum(u - d, low))
     with np.errstate(all="ignore"):  # of no use where d <= 0
         m = np.exp(log_expit(b) + log_expit(-b) - log_expit(b + d) - log_expit(-b - d))
@@ -66,8 +66,8 @@ def best_slope(bounds: GoalBounds, radius: Array, m: Array, known: float) -> tup
     slopes = np.clip(RATIOS * m[:, None], 1 / STEEPEST, STEEPEST)
     lower[slopes != RATIOS * m[:, None]] = -np.inf
     lower[:, MIDDLE] = np.maximum(lower[:, MIDDLE], bounds.lower[:, 0])
-    spare = (lower + conjugate(known, slopes)) / (1 + slopes)
-    best = np.arange(len(m)), spare.argmax(axis=1)
+    slack = (lower + conjugate(known, slopes)) / (1 + slopes)
+    best = np.arange(len(m)), slack.argmax(axis=1)
     return slopes[best], lower[best]
 
 
@@ -79,8 +79,8 @@ def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
     below, above, w, m = low[left], high[left], w[left], m[left]
     for _ in range(HALVINGS):
         middle = (below + above) / 2
-        enough = w <= conjugate(middle, m)
-        below, above = np.where(enough, below, middle), np.where(enough, middle, above)
+        proved = w <= conjugate(middle, m)
+        below, above = np.where(proved, below, middle), np.where(proved, middle, above)
     high[left] = above
     return high
 
@@ -90,8 +90,8 @@ def gap_of(w: float, m: float, known: float) -> float:
     low, high = known, 1.0
     for _ in range(3):
         candidates = np.linspace(low, high, 101)[:-1]
-        enough = np.flatnonzero(w <= conjugate(candidates, np.full(100, m)))
-        k = int(enough[0]) if len(enough) else 100
+        proved = np.flatnonzero(w <= conjugate(candidates, np.full(100, m)))
+        k = int(proved[0]) if len(proved) else 100
         low, high = float(candidates[max(k - 1, 0)]), float(candidates[k]) if k < 100 else high
         if k == 0:
             break
@@ -109,10 +109,10 @@ def weights_of(first: Array, second: Array, rows: Array, direction: int) -> Arra
     size, total = b - a, first + second
     angle = b / size  # from 0, the row -a, to 1, the row b
     order = np.argsort(angle)
-    at = np.divide(second, total, out=np.zeros_like(total), where=total > 0)
-    next_one = np.clip(np.searchsorted(angle[order], at), 1, len(order) - 1)
-    left, right = order[next_one - 1], order[next_one]
-    share = np.clip((at - angle[left]) / (angle[right] - angle[left]), 0.0, 1.0)
+    position = np.divide(second, total, out=np.zeros_like(total), where=total > 0)
+    following = np.clip(np.searchsorted(angle[order], position), 1, len(order) - 1)
+    left, right = order[following - 1], order[following]
+    share = np.clip((position - angle[left]) / (angle[right] - angle[left]), 0.0, 1.0)
     row = np.arange(len(first))
     weights[row, left] = (1 - share) * total / size[left]
     weights[row, right] = share * total / size[right]

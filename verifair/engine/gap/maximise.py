@@ -83,8 +83,8 @@ def maximise(
     started = clock.now()
     box, batch = questions_of(query)
     if not (query.network.piecewise_linear or isinstance(query.network, MeanOfTrees)):
-        found = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
-        return _bisected(query, box, batch, found, started)
+        result = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
+        return _bisected(query, box, batch, result, started)
     # For deep networks, questions about single epsilons have far better bounds than the search for the gap. They come first, as
     # long as they are decided.
     if isinstance(query.network, TreeEnsemble | MeanOfTrees) or len(query.network.hidden) < DEEP:
@@ -111,51 +111,51 @@ def _searched(
     if isinstance(query.network, TreeEnsemble | MeanOfTrees):
         from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
 
-        found = largest_gap_of_trees(
+        extreme = largest_gap_of_trees(
             problem, logit=logit, tolerance=(1 - SPARE) * tolerance, budget=budget, jobs=jobs, progress=progress,
         )
     else:
-        found = largest_gap(
+        extreme = largest_gap(
             problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, jobs=jobs,
             progress=progress,
         )
-    lower, witness = _witness(query, problem, found)
+    lower, witness = _witness(query, problem, extreme)
     certificate = None
-    if found.evidence:
-        evidence = [[(one, False) for one in row] for row in found.evidence]  # for the real-valued function only
-        certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.claim, scale=query.scale)
-    upper = found.claim if found.evidence or logit else 1.0
+    if extreme.evidence:
+        evidence = [[(tree, False) for tree in row] for row in extreme.evidence]  # for the real-valued function only
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=extreme.claim, scale=query.scale)
+    upper = extreme.claim if extreme.evidence or logit else 1.0
     return MaximumGap(
         lower=lower, upper=upper, witness=witness, certificate=certificate,
-        reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
-        engine="branch-and-bound" + ", neuron-branching" * found.by_neurons,
+        reason=None if upper - lower <= tolerance * CLOSED else REASONS[extreme.out_of], scale=query.scale, nodes=extreme.nodes,
+        engine="branch-and-bound" + ", neuron-branching" * extreme.by_neurons,
         seconds=clock.now() - started, semantics=semantics(query.network),
     )
 
 
 def _tighter(first: MaximumGap, second: MaximumGap, tolerance: float) -> MaximumGap:
     """Return the better witness of two runs, and the smaller bound with its certificate."""
-    met = second if second.lower > first.lower else first
+    best = second if second.lower > first.lower else first
     bound = second if second.certificate is not None and second.upper < first.upper else first
-    closed = bound.upper - met.lower <= tolerance * CLOSED
+    closed = bound.upper - best.lower <= tolerance * CLOSED
     return replace(
-        bound, lower=met.lower, witness=met.witness, reason=None if closed else second.reason, nodes=first.nodes + second.nodes,
+        bound, lower=best.lower, witness=best.witness, reason=None if closed else second.reason, nodes=first.nodes + second.nodes,
         seconds=second.seconds,
     )
 
 
 def _bisected(
-    query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, found: Bracket, started: float
+    query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, result: Bracket, started: float
 ) -> MaximumGap:
     """Return the result of questions about one epsilon after the other."""
     certificate, problem = None, twin_problem(query, batch, (NO_FALL,))
-    witness = None if found.point is None else _enclosed(query, problem, found.point, found.margins, found.lower)
-    if found.answers is not None:
-        evidence = [[(answer.evidence, answer.float32) for answer in row] for row in found.answers]
-        certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.upper, scale=query.scale)
+    witness = None if result.point is None else _enclosed(query, problem, result.point, result.margins, result.lower)
+    if result.answers is not None:
+        evidence = [[(answer.evidence, answer.float32) for answer in row] for row in result.answers]
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=result.upper, scale=query.scale)
     return MaximumGap(
-        lower=found.lower, upper=found.upper, witness=witness, certificate=certificate, reason=found.reason, scale=query.scale,
-        engine="bisection, branch-and-bound", nodes=found.nodes, seconds=clock.now() - started,
+        lower=result.lower, upper=result.upper, witness=witness, certificate=certificate, reason=result.reason, scale=query.scale,
+        engine="bisection, branch-and-bound", nodes=result.nodes, seconds=clock.now() - started,
         semantics=semantics(query.network),
     )
 
@@ -173,27 +173,27 @@ def _enclosed(
     return witness_at(query.schema, query.network, rows, margins, margin=lower, agrees=agrees)
 
 
-def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
+def _witness(query: ProbabilityGap, problem: TwinProblem, extreme: Extreme) -> tuple[float, Witness | None]:
     """Return the exact gap at the best point, rounded down, and its two rows, the larger probability first."""
-    question, raw = np.array([found.question]), found.point[None]
+    question, raw = np.array([extreme.question]), extreme.point[None]
     second = problem.batch.take(question).second(raw)
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
         return 0.0, None
     if not query.network.piecewise_linear:
-        met = Met(problem, query.scale == "logit")
-        met.look(found.question, found.point)
-        lower, point, margins = met.best
+        best = Met(problem, query.scale == "logit")
+        best.look(extreme.question, extreme.point)
+        lower, point, margins = best.best
         return lower, None if point is None else _enclosed(query, problem, point, margins, lower)
     x, x_prime = pair(problem, question, raw)
     logits = query.network.forward(exact(np.concatenate([x, x_prime])))
     weights = problem.margin
-    exactly = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
+    exact_margins = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
     rows = [raw[0], second[0]]
-    if exactly[0] < exactly[1]:
-        exactly, rows, x, x_prime = exactly[::-1], rows[::-1], x_prime, x
+    if exact_margins[0] < exact_margins[1]:
+        exact_margins, rows, x, x_prime = exact_margins[::-1], rows[::-1], x_prime, x
     logit = query.scale == "logit"
-    gap = float(np.nextafter(_float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
-    outputs = _float(exactly[0]), _float(exactly[1])
+    gap = float(np.nextafter(_float(exact_margins[0] - exact_margins[1]), -np.inf)) if logit else gap_bounds(*exact_margins)[0]
+    outputs = _float(exact_margins[0]), _float(exact_margins[1])
     agrees = _replayed(query, problem, x, x_prime, gap)
     return max(gap, 0.0), witness_at(query.schema, query.network, np.array(rows), outputs, margin=gap, agrees=agrees)
 
@@ -207,9 +207,9 @@ def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Ar
     """Return True if float32 onnxruntime shows the gap as well; None for a network without a file."""
     if query.network.source is None:
         return None
-    g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))
-    shown = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
-    return bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap)))
+    g, g_prime = (float((runtime_logits(query.network, inputs.astype(np.float32)) @ problem.margin)[0]) for inputs in (x, x_prime))
+    replayed = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
+    return bool(abs(replayed - gap) <= 1e-4 * max(1.0, abs(gap)))
 
 
 def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:

@@ -91,16 +91,16 @@ class PhaseSearch:
         """True if no region is left to split."""
         return not self.possible or (self.nodes > 0 and self._open.top <= self.search.known)
 
-    def run(self, deadline: float, most: int) -> None:
+    def run(self, deadline: float, max_nodes: int) -> None:
         """Split regions until none may hold a larger gap than the known one, or time or nodes are up."""
         with np.errstate(all="ignore"):  # overflow proves nothing
             if not self.nodes and self.possible:
                 self._look(self._relaxation.whole, [0], None, deadline)
 
             def ended() -> bool:
-                return self.finished or self.nodes >= most or clock.now() >= deadline or not self._aim()
+                return self.finished or self.nodes >= max_nodes or clock.now() >= deadline or not self._aim()
 
-            subdivide(self._open, lambda one: self._split(one.items[0], deadline), ended=ended, deadline=deadline)
+            subdivide(self._open, lambda part: self._split(part.items[0], deadline), ended=ended, deadline=deadline)
 
     def _split(self, leaf: _BoundedRegion, deadline: float) -> None:
         halves = leaf.region.halves(self._problem.domain, np.array([leaf.feature]), np.array([leaf.cut]))
@@ -123,19 +123,19 @@ class PhaseSearch:
         basis = None if parent is None else parent.basis
         started = clock.now()
         left = self.search.deadline - started
-        least = FIRST * left if parent is None else min(AGAIN * self._longest, left)
-        seconds = max(deadline - started, least, 0.05)
-        found = self._relaxation.solve(regions, basis, seconds)
-        took = clock.now() - started
-        self._longest = max(self._longest, took)
-        for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
+        shortest = FIRST * left if parent is None else min(AGAIN * self._longest, left)
+        seconds = max(deadline - started, shortest, 0.05)
+        relaxations = self._relaxation.solve(regions, basis, seconds)
+        elapsed = clock.now() - started
+        self._longest = max(self._longest, elapsed)
+        for b, (number, relaxed) in enumerate(zip(numbers, relaxations, strict=True)):
             region = regions.take(slice(b, b + 1))
             leaf = self._leaf(number, region, relaxed)
             if parent is not None and leaf.bound > parent.bound:  # the LP failed, or was aimed at another epsilon
-                leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
+                leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda part: part.bound)
             if parent is not None:  # with default slopes of its own, a region's lines may prove less than its parent's
                 leaf = replace(leaf, bound=min(leaf.bound, parent.bound))
-            if parent is None and leaf.bound >= self.search.trivial and took >= seconds:
+            if parent is None and leaf.bound >= self.search.trivial and elapsed >= seconds:
                 self.slow, self.possible, self.nodes = True, False, 0
             elif leaf.bound <= self._known:
                 self._done.append(replace(leaf, basis=None))
@@ -163,8 +163,8 @@ class PhaseSearch:
     def _inherited(self, relaxed: RelaxedRegion, region: Regions, parent: _BoundedRegion) -> RelaxedRegion:
         """Return the relaxation with the parent's multipliers instead."""
         weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.problem.rows, self.direction)
-        found = self._relaxation.bounded(region, weights, parent.slopes[None])
-        bound, error = float(found.bound[0]), float(found.error[0])
+        bounds = self._relaxation.bounded(region, weights, parent.slopes[None])
+        bound, error = float(bounds.bound[0]), float(bounds.error[0])
         return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
 
     def _gap(self, first: float, second: float, least: float) -> float:
@@ -190,17 +190,17 @@ class PhaseSearch:
         """Return the least claim, epsilon or more, that all leaves prove; infinite if there is none."""
         if not self.nodes:
             return np.inf
-        first, second, need = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
+        first, second, required = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
 
-        def proved(at: float) -> bool:
-            claim = self._claim(at)
+        def proved(value: float) -> bool:
+            claim = self._claim(value)
             if claim is None:
                 return False
             constant = weights_of(first, second, claim.rows, self.direction) @ claim.constants
             if claim.goals[0].gap is not None:
-                own, slope = self._own(first, second)
-                constant = np.where(own, np.maximum(constant, first * conjugate(at, slope)), constant)
-            return bool((constant >= need).all())
+                has_line, slope = self._own(first, second)
+                constant = np.where(has_line, np.maximum(constant, first * conjugate(value, slope)), constant)
+            return bool((constant >= required).all())
 
         low, high = epsilon, max(2 * epsilon, self.bound + 1.0) if self.search.logit else 1 - ROOM
         if proved(low):
@@ -219,18 +219,18 @@ class PhaseSearch:
             return None
         leaves = self._leaves()
         first, second, _ = self._lines(leaves)
-        own, line = self._own(first, second) if claim.goals[0].gap is not None else (np.zeros(len(first), dtype=bool), first)
+        has_line, line = self._own(first, second) if claim.goals[0].gap is not None else (np.zeros(len(first), dtype=bool), first)
         rows = weights_of(first, second, claim.rows, self.direction)
         for k, leaf in enumerate(leaves):
-            weights = np.append(0 * rows[k], line[k]) if own[k] else rows[k]
-            self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if own[k] else leaf.slopes)
+            weights = np.append(0 * rows[k], line[k]) if has_line[k] else rows[k]
+            self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if has_line[k] else leaf.slopes)
         return self._tree.tree()
 
     def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
         """Return (N,) True where A a - B b is a multiple of a line a - m b whose slope the checker takes, and its slope m."""
         slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
-        own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
-        return own, np.where(own, slope, 1.0)
+        has_line = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
+        return has_line, np.where(has_line, slope, 1.0)
 
     def _leaves(self) -> list[_BoundedRegion]:
         return [*self._done, *(leaf for batch in self._open.batches for leaf in batch.items)]
@@ -238,5 +238,5 @@ class PhaseSearch:
     def _lines(self, leaves: list[_BoundedRegion]) -> tuple[Array, Array, Array]:
         """Return A, B and the constants (N,) that their lines need, with room for summing in another order."""
         lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
-        first, second, need = np.array(lines).reshape(-1, 3).T
-        return first, second, need
+        first, second, required = np.array(lines).reshape(-1, 3).T
+        return first, second, required

@@ -74,12 +74,12 @@ def largest_gap(
     tolerance: by which bounds may exceed the best point.   spare: by which the certificate claims less.   jobs: as in
     `InputSearch`. Ctrl-C ends it early, with the bounds so far.
     """
-    seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
+    seconds, limit = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with noted_interrupt(deferred=True) as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
         last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
         end = clock.now() + seconds - last
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed), jobs)
-        search = _GapSearch(inputs, spare, end, most, progress)
+        search = _GapSearch(inputs, spare, end, limit, progress)
         inputs.deadline = end
         turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
         inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
@@ -89,7 +89,7 @@ def largest_gap(
                 break  # neither can continue: float64 cannot be split further
             if not (search.closed or search.over):
                 inputs.attack(ANEW * turn)
-        out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
+        out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= limit else "time" if search.over else "float"
         upper, evidence, by_neurons = search.proofs()
     return Extreme(
         upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
@@ -106,11 +106,11 @@ class _Pace:
 
     def note(self, seconds: float, left: float) -> None:
         self.spent += seconds
-        now = float(np.log(np.clip(left, 1e-12, 1e300)))
+        log_gap = float(np.log(np.clip(left, 1e-12, 1e300)))
         if self.last is not None and self.spent > self.last[0]:
-            fresh = max(self.last[1] - now, 0.0) / (self.spent - self.last[0])
-            self.rate = fresh if np.isinf(self.rate) else FORGET * self.rate + (1 - FORGET) * fresh
-        self.last = self.spent, now
+            current = max(self.last[1] - log_gap, 0.0) / (self.spent - self.last[0])
+            self.rate = current if np.isinf(self.rate) else FORGET * self.rate + (1 - FORGET) * current
+        self.last = self.spent, log_gap
 
     def forecast(self, seconds: float) -> float:
         """Return the log of the expected distance to the best point after so many more seconds; -inf before two turns."""
@@ -131,7 +131,7 @@ class _GapSearch:
 
     @property
     def nodes(self) -> int:
-        return self.inputs.nodes + sum(one.nodes for one in self.phases.values())
+        return self.inputs.nodes + sum(phase.nodes for phase in self.phases.values())
 
     @property
     def over(self) -> bool:
@@ -148,8 +148,8 @@ class _GapSearch:
     def _bounds(self) -> Array:
         """Return (Q, 2) the smaller bounds of both searches."""
         bounds = self.inputs.bounds()
-        for at, one in self.phases.items():
-            bounds[at] = min(bounds[at], one.bound)
+        for key, phase in self.phases.items():
+            bounds[key] = min(bounds[key], phase.bound)
         return bounds
 
     def take_turn(self, until: float, interrupted: Callable[[], bool]) -> bool:
@@ -158,8 +158,8 @@ class _GapSearch:
         if worst is None and self.inputs.finished:
             return False
         left = self.end - clock.now()
-        ahead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
-        phases = not ahead if self.turns % OTHER == OTHER - 1 else ahead or self.turns == 1
+        phases_lead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
+        phases = not phases_lead if self.turns % OTHER == OTHER - 1 else phases_lead or self.turns == 1
         self.turns += 1
         if worst is None or not (phases or self.inputs.finished):
             self._cut(until, interrupted)
@@ -178,16 +178,16 @@ class _GapSearch:
         self.cost = subdivide(self.inputs, self.inputs.step, ended=ended, deadline=self.end, cost=self.cost)
         self.of_inputs.note(clock.now() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
-    def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
+    def _split(self, key: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
         started = reported = clock.now()
-        if at not in self.phases:
-            self.phases[at] = PhaseSearch(self.inputs, *at, self.spare)
-        one = self.phases[at]
-        while not one.finished and clock.now() < until and self.nodes < self.most and not interrupted():
-            one.run(min(until, reported + REPORTED), self.most - self.nodes + one.nodes)
+        if key not in self.phases:
+            self.phases[key] = PhaseSearch(self.inputs, *key, self.spare)
+        phase = self.phases[key]
+        while not phase.finished and clock.now() < until and self.nodes < self.most and not interrupted():
+            phase.run(min(until, reported + REPORTED), self.most - self.nodes + phase.nodes)
             reported = self._report(reported)
-        self.inputs.taken[at] = one.bound <= self.inputs.known
-        self.of_phases.note(clock.now() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
+        self.inputs.taken[key] = phase.bound <= self.inputs.known
+        self.of_phases.note(clock.now() - started, min(phase.bound, self.inputs.trivial) - self.inputs.known)
 
     def _report(self, reported: float) -> float:
         """Report progress if it is time; return the time of the last report."""
@@ -202,12 +202,12 @@ class _GapSearch:
         if self.end - clock.now() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
             return None
         bounds = self._bounds()
-        for at, one in self.phases.items():
-            if one.finished:
-                bounds[at] = -np.inf
-        if any(one.slow for one in self.phases.values()):  # new ones would be slow, too
+        for key, phase in self.phases.items():
+            if phase.finished:
+                bounds[key] = -np.inf
+        if any(phase.slow for phase in self.phases.values()):  # new ones would be slow, too
             bounds[[[(q, d) not in self.phases for d in (0, 1)] for q in range(len(bounds))]] = -np.inf
-        q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
+        q, d = (int(k) for k in np.unravel_index(bounds.argmax(), bounds.shape))
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
     def proofs(self) -> tuple[float, list[list[Tree]], bool]:
@@ -219,12 +219,12 @@ class _GapSearch:
             if not np.isfinite(upper) or (not self.inputs.logit and claim > 1 - SMALLEST):
                 return float(upper), [], False
             needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
-            least = {at: self.phases[at].least_claim(claim) for at in needed}
-            larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
+            claims = {key: self.phases[key].least_claim(claim) for key in needed}
+            larger = [min(value - self.spare, of_inputs[key]) for key, value in claims.items() if value > claim]
             if not larger:
-                found = {at: self.phases[at].proof(claim) for at in needed}
-                trees = {at: tree for at, tree in found.items() if tree is not None}
-                larger = [of_inputs[at] for at in needed if at not in trees]
+                proved = {key: self.phases[key].proof(claim) for key in needed}
+                trees = {key: tree for key, tree in proved.items() if tree is not None}
+                larger = [of_inputs[key] for key in needed if key not in trees]
             if not larger:
                 break
             upper = max(float(np.nextafter(upper, np.inf)), *larger)

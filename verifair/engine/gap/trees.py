@@ -70,10 +70,10 @@ class _Bracket:
     def learn(self, epsilon: float, answer: _Answer) -> bool | None:
         """Update the bounds with an answer to "is every gap at most epsilon?": True, False, or None (not decided)."""
         self.nodes += answer.nodes
-        before = self.least
+        previous = self.least
         if len(answer.question):
             self.ascent.from_rows(answer.question, answer.point)
-            return False if self.least > before else None
+            return False if self.least > previous else None
         if answer.proofs is None:
             return None
         if epsilon < self.upper:
@@ -91,73 +91,73 @@ def largest_gap_of_trees(
     (witness, bound). Ctrl-C ends it early.
     """
     rng, started = np.random.default_rng(budget.seed), clock.now()
-    end, climbed = started + budget.seconds, started + CLIMB * budget.seconds
-    most = budget.nodes if budget.nodes is not None else 1 << 62
+    end, climb_end = started + budget.seconds, started + CLIMB * budget.seconds
+    max_nodes = budget.nodes if budget.nodes is not None else 1 << 62
     mean = isinstance(problem.network, MeanOfTrees) and problem.network.link is Link.SHARES
-    most_apart = np.inf if logit and not mean else 1.0
-    known = _Bracket(ascent=Ascent(problem, logit, rng), upper=most_apart, proofs=[], nodes=0)
+    trivial = np.inf if logit and not mean else 1.0
+    bracket = _Bracket(ascent=Ascent(problem, logit, rng), upper=trivial, proofs=[], nodes=0)
     out_of: OutOf = "float"
     with noted_interrupt(deferred=True) as interrupted:
-        known.ascent.run(lambda: interrupted() or clock.now() >= climbed)
+        bracket.ascent.run(lambda: interrupted() or clock.now() >= climb_end)
         if progress is not None:
-            progress(known.least, known.upper)
-        asked: Shared[Callable[..., _Answer]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
-        helpers = Helpers(asked, jobs)
-        near, hard = True, 0.0      # True: ask next just above the best gap; the largest epsilon that took too long
-        while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
+            progress(bracket.least, bracket.upper)
+        shared: Shared[Callable[..., _Answer]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
+        helpers = Helpers(shared, jobs)
+        just_above, hard = True, 0.0      # True: ask next just above the best gap; the largest epsilon that took too long
+        while bracket.upper - bracket.least > tolerance * (1 + 1e-9):    # epsilon is rounded
             left = end - clock.now()
-            if interrupted() or left < SHORTEST or known.nodes >= most:
-                out_of = "interrupted" if interrupted() else "nodes" if known.nodes >= most else "time"
+            if interrupted() or left < SHORTEST or bracket.nodes >= max_nodes:
+                out_of = "interrupted" if interrupted() else "nodes" if bracket.nodes >= max_nodes else "time"
                 break
-            hard = max(hard, known.least)
-            if near:
-                epsilon = known.least + tolerance
-            elif np.isinf(known.upper):
+            hard = max(hard, bracket.least)
+            if just_above:
+                epsilon = bracket.least + tolerance
+            elif np.isinf(bracket.upper):
                 epsilon = 2 * hard + tolerance
             else:
-                epsilon = known.upper - FALL * (known.upper - hard)
+                epsilon = bracket.upper - FALL * (bracket.upper - hard)
             epsilon = epsilon if logit else max(epsilon, 2 * SMALLEST)
-            if epsilon >= min(known.upper, np.inf if logit else 1 - SMALLEST):
+            if epsilon >= min(bracket.upper, np.inf if logit else 1 - SMALLEST):
                 break
-            seconds = min(max((FIRST if near else SLICE) * left, SHORTEST), left)
-            epsilons = _from(epsilon, known.upper if logit else min(known.upper, 1 - SMALLEST), helpers.steps())
-            nodes = max((most - known.nodes) // len(epsilons), 1)
-            until = Deadline.after(left)
+            seconds = min(max((FIRST if just_above else SLICE) * left, SHORTEST), left)
+            epsilons = _from(epsilon, bracket.upper if logit else min(bracket.upper, 1 - SMALLEST), helpers.steps())
+            nodes = max((max_nodes - bracket.nodes) // len(epsilons), 1)
+            limit = Deadline.after(left)
             questions = [
-                (one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31))), until) for one in epsilons
+                (e, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31))), limit) for e in epsilons
             ]
-            near = late = False
-            for one, answer in zip(epsilons, helpers.together(questions), strict=True):
-                closed = known.learn(one, answer)
-                near |= closed is False      # a larger gap was found: ask just above it next
-                if closed is None and one < known.upper:
-                    hard, late, out_of = one, True, answer.out_of
-            if late and known.upper - hard <= tolerance / 2:
+            just_above = unanswered = False
+            for e, answer in zip(epsilons, helpers.together(questions), strict=True):
+                decided = bracket.learn(e, answer)
+                just_above |= decided is False      # a larger gap was found: ask just above it next
+                if decided is None and e < bracket.upper:
+                    hard, unanswered, out_of = e, True, answer.out_of
+            if unanswered and bracket.upper - hard <= tolerance / 2:
                 break
             if progress is not None:
-                progress(known.least, known.upper)
-    question, direction, point = known.ascent.found()
+                progress(bracket.least, bracket.upper)
+    question, direction, point = bracket.ascent.found()
     return Extreme(
-        upper=known.upper, claim=known.upper, value=known.ascent.best, question=question, direction=direction, point=point,
-        evidence=known.proofs, by_neurons=False, nodes=known.nodes, out_of=out_of,
+        upper=bracket.upper, claim=bracket.upper, value=bracket.ascent.best, question=question, direction=direction, point=point,
+        evidence=bracket.proofs, by_neurons=False, nodes=bracket.nodes, out_of=out_of,
     )
 
 
-def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, until: Deadline) -> _Answer:
+def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, end: Deadline) -> _Answer:
     """Decide whether any gap of all pairs is more than epsilon."""
-    every = np.arange(len(problem.batch))
-    found = decide(
-        replace(problem, goals=no_gap(epsilon, scale)), seconds=until.within(budget.seconds), max_nodes=budget.nodes,
-        group=0 * every, seed=budget.seed,
+    index = np.arange(len(problem.batch))
+    decision = decide(
+        replace(problem, goals=no_gap(epsilon, scale)), seconds=end.within(budget.seconds), max_nodes=budget.nodes,
+        group=0 * index, seed=budget.seed,
     )
-    question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
+    question, direction = np.nonzero(~np.isnan(decision.witness[:, :, 0]))
     proofs = None
-    if not len(question) and (found.status == PROVED).all():
-        both = [found.trees.of_goal(every, one) for one in (0, 1)]
-        proofs = [list(row) for row in zip(*both, strict=True)]
-    point, short = found.witness[question, direction], set(found.out_of.tolist())
-    out_of: OutOf = "time" if "time" in short else "nodes" if OUT_OF_NODES in short else "float"
-    return _Answer(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(found.nodes.sum()))
+    if not len(question) and (decision.status == PROVED).all():
+        by_direction = [decision.trees.of_goal(index, d) for d in (0, 1)]
+        proofs = [list(row) for row in zip(*by_direction, strict=True)]
+    point, reasons = decision.witness[question, direction], set(decision.out_of.tolist())
+    out_of: OutOf = "time" if "time" in reasons else "nodes" if OUT_OF_NODES in reasons else "float"
+    return _Answer(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(decision.nodes.sum()))
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:

@@ -69,8 +69,8 @@ class Climb:
     def __init__(self, twin: Twin, objective: Objective, rng: np.random.Generator) -> None:
         self.twin, self.objective, self.rng = twin, objective, rng
         self.start = roots(twin)
-        none = np.empty(0, dtype=np.int64)
-        self.best = Climbers(point=np.empty((0, len(twin.variables))), question=none, direction=none, score=np.empty(0))
+        empty = np.empty(0, dtype=np.int64)
+        self.best = Climbers(point=np.empty((0, len(twin.variables))), question=empty, direction=empty, score=np.empty(0))
         self.rounds = 0
         self.points = at_once(twin.problem.network, POINTS)
         self.climbers = max(CLIMBERS * self.points // POINTS, 2)
@@ -128,8 +128,8 @@ class Climb:
 
     def random(self) -> Climbers:
         """Return the best of some thousand random legal pairs, by the objective and by the difference, in both directions."""
-        times = max(1, self.points // len(self.start))
-        chosen = np.repeat(np.arange(len(self.start)), times)
+        repeats = max(1, self.points // len(self.start))
+        chosen = np.repeat(np.arange(len(self.start)), repeats)
         if len(chosen) > self.points:
             chosen = self.rng.choice(len(self.start), self.points, replace=False)
         nodes = self.start.take(chosen)
@@ -141,9 +141,9 @@ class Climb:
         value, difference = self._values(margins, direction)
         rise = self._values(margins, direction + 1)[0]
         parts = []
-        for towards, objective, apart in ((0, value, difference), (1, rise, -difference)):
-            index = np.unique(np.concatenate([np.argsort(-one)[: self.climbers] for one in (objective, apart)]))
-            parts.append(self.of(question[index], point[index], direction[index] + towards))
+        for side, objective, gap in ((0, value, difference), (1, rise, -difference)):
+            index = np.unique(np.concatenate([np.argsort(-scores)[: self.climbers] for scores in (objective, gap)]))
+            parts.append(self.of(question[index], point[index], direction[index] + side))
         return Climbers.join(parts)
 
     def of(self, question: Integers, point: Array, direction: Integers) -> Climbers:
@@ -158,48 +158,48 @@ class Climb:
                 if clock.now() > deadline:
                     break
                 moved = self._moved(moved, int(v))
-            better = moved.score > climbing.score
-            done.append(climbing.take(np.flatnonzero(~better)))
-            climbing = moved.take(np.flatnonzero(better))
+            improved = moved.score > climbing.score
+            done.append(climbing.take(np.flatnonzero(~improved)))
+            climbing = moved.take(np.flatnonzero(improved))
         return Climbers.join([*done, climbing])
 
     def _moved(self, climbers: Climbers, v: int) -> Climbers:
         """Return the points, each with the best of the values tried for one variable if that is better."""
         values = self._values_to_try(climbers, v)  # (N, m)
         n, m = values.shape
-        again = np.repeat(np.arange(n), m)
-        point = climbers.point[again]
+        source = np.repeat(np.arange(n), m)
+        point = climbers.point[source]
         point[:, v] = values.reshape(-1)
-        score = self.score(climbers.question[again], point, climbers.direction[again]).reshape(n, m)
+        score = self.score(climbers.question[source], point, climbers.direction[source]).reshape(n, m)
         best = score.argmax(axis=1)
-        at = np.arange(n), best
-        better = score[at] > climbers.score
+        entries = np.arange(n), best
+        improved = score[entries] > climbers.score
         return Climbers(
-            question=climbers.question, direction=climbers.direction, score=np.where(better, score[at], climbers.score),
-            point=np.where(better[:, None], point.reshape(n, m, -1)[at], climbers.point),
+            question=climbers.question, direction=climbers.direction, score=np.where(improved, score[entries], climbers.score),
+            point=np.where(improved[:, None], point.reshape(n, m, -1)[entries], climbers.point),
         )
 
     def _values_to_try(self, climbers: Climbers, v: int) -> Array:
         """Return (N, m) values of one variable: its ends, steps to both sides, and all values or random ones."""
         point = climbers.point[:, v]
         lower, upper = self.start.lower[climbers.question, v], self.start.upper[climbers.question, v]
-        whole, width = bool(self.twin.local.integer[v]), upper - lower
-        if whole and width.max() < DRAWS:
-            tried = lower + np.arange(int(width.max()) + 1)[:, None]
+        integral, width = bool(self.twin.local.integer[v]), upper - lower
+        if integral and width.max() < DRAWS:
+            values = lower + np.arange(int(width.max()) + 1)[:, None]
         else:
-            steps = [np.ones(len(point)) if whole else width / 256, *(share * width for share in STEPS)]
-            draws = lower + self.rng.random((DRAWS, len(point))) * (width + 1 if whole else width)
-            tried = np.concatenate([[lower, upper], *([point - step, point + step] for step in steps), draws])
-        return np.asarray(np.clip(np.floor(tried) if whole else tried, lower, upper).T)
+            steps = [np.ones(len(point)) if integral else width / 256, *(share * width for share in STEPS)]
+            draws = lower + self.rng.random((DRAWS, len(point))) * (width + 1 if integral else width)
+            values = np.concatenate([[lower, upper], *([point - step, point + step] for step in steps), draws])
+        return np.asarray(np.clip(np.floor(values) if integral else values, lower, upper).T)
 
     def selected(self, climbers: Climbers) -> Climbers:
         """Return the best few distinct points in each direction."""
         keep = []
         for direction in (0, 1):
-            mine = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
-            _, first = np.unique(np.column_stack([climbers.question[mine], climbers.point[mine]]), axis=0, return_index=True)
-            mine = mine[first]
-            keep.append(mine[np.argsort(-climbers.score[mine], kind="stable")[: 2 * self.climbers]])
+            index = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
+            _, first = np.unique(np.column_stack([climbers.question[index], climbers.point[index]]), axis=0, return_index=True)
+            index = index[first]
+            keep.append(index[np.argsort(-climbers.score[index], kind="stable")[: 2 * self.climbers]])
         return climbers.take(np.concatenate(keep))
 
     def kicked(self, climbers: Climbers) -> Climbers:
@@ -213,8 +213,8 @@ class Climb:
         """Return mixtures of two points of one question and direction, variable by variable."""
         order = self.rng.permutation(len(climbers))
         order = order[np.lexsort((climbers.direction[order], climbers.question[order]))]
-        one, two = climbers.take(order[:-1]), climbers.take(order[1:])
-        same = np.flatnonzero((one.question == two.question) & (one.direction == two.direction))
-        one, two = one.take(same), two.take(same)
-        point = np.where(self.rng.random(one.point.shape) < 0.5, one.point, two.point)
-        return self.of(one.question, point, one.direction)
+        first, second = climbers.take(order[:-1]), climbers.take(order[1:])
+        matching = np.flatnonzero((first.question == second.question) & (first.direction == second.direction))
+        first, second = first.take(matching), second.take(matching)
+        point = np.where(self.rng.random(first.point.shape) < 0.5, first.point, second.point)
+        return self.of(first.question, point, first.direction)

@@ -51,10 +51,10 @@ class BoxSearch(ABC):
 
     def start(self, rng: np.random.Generator) -> None:
         """Evaluate random points, and open the whole boxes of all questions that are left."""
-        everything = roots(self.copies)
+        whole = roots(self.copies)
         # Random points are cheap and decide half of all questions about a whole domain, but few about a neighbourhood.
-        self.guess(everything, GUESSES, STEP_BOXES, rng)
-        self.open.add(self.goals.still_open(everything))
+        self.guess(whole, GUESSES, STEP_BOXES, rng)
+        self.open.add(self.goals.still_open(whole))
 
     def guess(self, nodes: Nodes, points: int, at_once: int, rng: np.random.Generator) -> None:
         """Evaluate `points` random points of each box, if goals have several rows."""
@@ -66,30 +66,30 @@ class BoxSearch(ABC):
 
     def late(self) -> bool:
         """Return True if time is up; every question with open boxes is then given up."""
-        late = clock.now() > self.deadline
-        for nodes in self.open.batches if late else []:
+        is_late = clock.now() > self.deadline
+        for nodes in self.open.batches if is_late else []:
             self.goals.give_up(np.unique(nodes.question), "time")
-        return late
+        return is_late
 
     def _needed(self, nodes: Nodes) -> Nodes:
         """Return the boxes with open goals, of questions that have boxes left in their limit."""
         nodes = self.goals.still_open(nodes)
         if self.max_nodes is not None and len(nodes):
-            spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
-            self.goals.give_up(spent, OUT_OF_NODES)
+            exhausted = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
+            self.goals.give_up(exhausted, OUT_OF_NODES)
             nodes = self.goals.still_open(nodes)
         return nodes
 
     def without_impossible(self, nodes: Nodes) -> Nodes:
         """Close the boxes that hold no legal row: nothing is claimed about them."""
-        gone = impossible(self.copies, nodes)
-        index, goal = np.nonzero(nodes.open & gone[:, None])
+        empty = impossible(self.copies, nodes)
+        index, goal = np.nonzero(nodes.open & empty[:, None])
         self.goals.close_impossible(nodes.ids[index], nodes.question[index], goal)
-        return nodes.take(~gone)
+        return nodes.take(~empty)
 
     def cut(self, nodes: Nodes, variable: Integers, cut: Array) -> None:
         """Cut boxes along variables at the given values, and open both halves."""
         children = self.goals.trees.split(nodes.ids, self.copies.variables[variable], cut)
-        alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
-        np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
-        self.open.add(divide(self.copies, replace(nodes, open=alive), variable, cut, children))
+        open_goals = nodes.open & (self.goals.status[nodes.question] == OPEN)
+        np.add.at(self.goals.pending, nodes.question, open_goals.astype(np.int64))
+        self.open.add(divide(self.copies, replace(nodes, open=open_goals), variable, cut, children))

@@ -46,9 +46,9 @@ def rows_at(twin: TwinCopies, question: Integers, point: Array) -> Array:
 def anywhere(twin: TwinCopies, nodes: Nodes, rng: np.random.Generator) -> Array:
     """Return a uniformly random legal raw point (N, v) of each box."""
     share = rng.random(nodes.lower.shape)
-    real = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
-    whole = np.clip(nodes.lower + np.floor(share * (nodes.upper - nodes.lower + 1)), nodes.lower, nodes.upper)
-    return np.where(twin.local.integer, whole, real)
+    reals = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
+    integers = np.clip(nodes.lower + np.floor(share * (nodes.upper - nodes.lower + 1)), nodes.lower, nodes.upper)
+    return np.where(twin.local.integer, integers, reals)
 
 
 def legal_pairs(twin: TwinCopies, question: Integers, point: Array) -> Booleans:
@@ -121,19 +121,19 @@ def borders(twin: TwinCopies, nodes: Nodes) -> tuple[Integers, Array]:
     position[twin.variables] = np.arange(len(twin.variables))
     lower, upper = rows_at(twin, nodes.question, nodes.lower), rows_at(twin, nodes.question, nodes.upper)
     copies = ((lower, upper), (batch.second(lower), batch.second(upper)))
-    for most in (1, 2):
+    for axes in (1, 2):
         for low, high in copies:
             for f_low, f_high in zip(forbidden.lower, forbidden.upper, strict=True):
                 outside = ~((f_low <= low) & (high <= f_high))
-                wanted = ((low <= f_high) & (high >= f_low)).all(axis=1) & (outside.sum(axis=1) == most) & (variable < 0)
-                k = np.flatnonzero(wanted)
+                candidates = ((low <= f_high) & (high >= f_low)).all(axis=1) & (outside.sum(axis=1) == axes) & (variable < 0)
+                k = np.flatnonzero(candidates)
                 v = outside[k].argmax(axis=1)
-                at = (k, v)
+                cell = (k, v)
                 whole = domain.integer[v]
-                below = low[at] < f_low[v]
+                below = low[cell] < f_low[v]
                 before, after = np.where(whole, np.ceil(f_low[v]) - 1, f_low[v]), np.where(whole, np.floor(f_high[v]), f_high[v])
-                edge = np.where(below, before, after) - (low[at] - lower[at])  # as values of the first copy
-                room = np.where(whole, (edge >= lower[at]) & (edge < upper[at]), (edge > lower[at]) & (edge < upper[at]))
-                room &= position[v] >= 0
-                variable[k[room]], cut[k[room]] = position[v[room]], edge[room]
+                edge = np.where(below, before, after) - (low[cell] - lower[cell])  # as values of the first copy
+                inside = np.where(whole, (edge >= lower[cell]) & (edge < upper[cell]), (edge > lower[cell]) & (edge < upper[cell]))
+                inside &= position[v] >= 0
+                variable[k[inside]], cut[k[inside]] = position[v[inside]], edge[inside]
     return variable, cut

@@ -98,9 +98,9 @@ def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) ->
     def ended() -> bool:
         nonlocal finished
         if progress is not None:
-            now = int(search.goals.finished().sum())
-            progress(now - finished)
-            finished = now
+            count = int(search.goals.finished().sum())
+            progress(count - finished)
+            finished = count
         return search.late()
 
     subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=seconds_a_box(search.problem.network))
@@ -126,7 +126,7 @@ def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Asked:
+class _BoundTask:
     """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there (none where backward substitution
     bounds them), and the chosen rows of goals.
 
@@ -140,8 +140,8 @@ class _Asked:
     chosen: ChosenRows
     values: Array
 
-    def take(self, index: Integers | Booleans | slice) -> _Asked:
-        return _Asked(
+    def take(self, index: Integers | Booleans | slice) -> _BoundTask:
+        return _BoundTask(
             nodes=self.nodes.take(index), low=self.low[index], high=self.high[index],
             intervals=[layer.take(index) for layer in self.intervals], chosen=replace(self.chosen, index=self.chosen.index[index]),
             values=self.values[index],
@@ -165,10 +165,10 @@ class LayeredSearch(BoxSearch):
         """Continue with the wanted goals (Q, G) of questions that ran out of boxes, up to `max_nodes` boxes each. Open boxes of
         other goals are dropped."""
         held, self._held, self.max_nodes = self._held, [], max_nodes
-        again = wanted.any(axis=1) & (self.goals.out_of == OUT_OF_NODES)
-        self.goals.out_of[again] = ""
+        resumed = wanted.any(axis=1) & (self.goals.out_of == OUT_OF_NODES)
+        self.goals.out_of[resumed] = ""
         for nodes in reversed(held):
-            left = nodes.open & (wanted & again[:, None])[nodes.question]
+            left = nodes.open & (wanted & resumed[:, None])[nodes.question]
             self.open.add(self.goals.still_open(replace(nodes, open=left)))
         subdivide(self.open, self.step, ended=self.late, deadline=self.deadline, cost=seconds_a_box(self.problem.network))
 
@@ -202,10 +202,10 @@ class LayeredSearch(BoxSearch):
         if not len(nodes):
             return
         low, high = self.twin.local.box(nodes.lower, nodes.upper)
-        single = (low == high).all(axis=1)
-        if single.any():
-            self._decide_points(nodes.take(single))
-        rest = np.flatnonzero(~single)
+        is_point = (low == high).all(axis=1)
+        if is_point.any():
+            self._decide_points(nodes.take(is_point))
+        rest = np.flatnonzero(~is_point)
         self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
 
     def note_roots(self, nodes: Nodes, lower: Array) -> None:
@@ -224,15 +224,15 @@ class LayeredSearch(BoxSearch):
         closed = nodes.open & best.proved
         short = closed & ~float32 & self.goals.float32[nodes.question]
         if not self.problem.float32:  # not asked for, but a bound that is nearly enough mostly suffices after a few more cuts
-            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
-            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
+            has_nodes = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & has_nodes[:, None])[nodes.question]
             np.add.at(self.goals.extra_cuts, nodes.question, short)
         closed &= ~short
         index, goal = np.nonzero(closed)
         lower, ids = best.lower[index, goal], nodes.ids[index]
         self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
-        named, rows, weights = self.goal_rows.named(best, index, goal)
-        self.trees.name(ids[named], goal[named], rows, weights)
+        is_named, rows, weights = self.goal_rows.named(best, index, goal)
+        self.trees.name(ids[is_named], goal[is_named], rows, weights)
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
         return replace(nodes.take(kept), open=left[kept]), kept
@@ -241,16 +241,16 @@ class LayeredSearch(BoxSearch):
         """Decide boxes that hold a single network input, by exact evaluation."""
         for question in np.unique(nodes.question):  # one point of a question at a time, as `confirm` needs
             for k in np.flatnonzero(nodes.question == question):
-                one = nodes.take(np.array([k]))
-                legal = legal_pairs(self.twin, one.question, one.lower)[0]
+                node = nodes.take(np.array([k]))
+                legal = legal_pairs(self.twin, node.question, node.lower)[0]
                 if legal:
-                    met, lower, margins = self.goals.confirm(one.question, one.lower)
+                    met, lower, margins = self.goals.confirm(node.question, node.lower)
                 else:  # other raw rows of this input may be legal: unless the goal holds here, the box is cut further
-                    met, _, margins = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    met, _, margins = settled_goals(self.problem, node.question, rows_at(self.twin, node.question, node.lower))
                     lower = np.full(met.shape, -np.inf)
-                self.goals.close_one(one, met[0], lower[0], self.goals.surely_at(one.question, one.lower, margins)[0])
+                self.goals.close_one(node, met[0], lower[0], self.goals.surely_at(node.question, node.lower, margins)[0])
                 if not legal:
-                    self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
+                    self._split(replace(node, open=node.open & ~met), np.zeros((1, len(self.twin.moving))))
 
     def _bound_and_split(self, nodes: Nodes, low: Array, high: Array, margins: Array) -> None:
         """Bound boxes (N,), and split those that stay open.
@@ -259,16 +259,16 @@ class LayeredSearch(BoxSearch):
         closed none of 17,244 boxes (docs/decisions/0015-frames.md). It is also needed to choose rows of goals with many rows.
         """
         deep = (self.progress.way[nodes.question] > standard.FORWARD) & ~self.goal_rows.many.any()
-        at = np.flatnonzero(deep)
-        self._bound_alike(nodes.take(at), low[at], high[at], margins[at])
-        at = np.flatnonzero(~deep)
-        if len(at):
-            nodes, low, high, margins = nodes.take(at), low[at], high[at], margins[at]
+        index = np.flatnonzero(deep)
+        self._bound_alike(nodes.take(index), low[index], high[index], margins[index])
+        index = np.flatnonzero(~deep)
+        if len(index):
+            nodes, low, high, margins = nodes.take(index), low[index], high[index], margins[index]
             intervals = interval_bounds(self.twin, nodes.question, low, high)
             rough = interval_goals(self.twin, nodes.question, intervals[-1])
             nodes, kept = self.close_by(nodes, self.goal_rows.best(rough), _taken(intervals))
-            known = [layer.take(kept) for layer in intervals], rough[kept]
-            self._bound_alike(nodes, low[kept], high[kept], margins[kept], *known)
+            bounds = [layer.take(kept) for layer in intervals], rough[kept]
+            self._bound_alike(nodes, low[kept], high[kept], margins[kept], *bounds)
 
     def _bound_alike(
         self, nodes: Nodes, low: Array, high: Array, margins: Array, intervals: Sequence[LayerBounds] = (),
@@ -276,32 +276,32 @@ class LayeredSearch(BoxSearch):
     ) -> None:
         """Bound boxes (N,) by more than intervals, those with the same open goals together, as they share their rows."""
         for pattern in np.unique(nodes.open, axis=0):
-            at = np.flatnonzero((nodes.open == pattern).all(axis=1))
-            chosen = self.goal_rows.choose(np.flatnonzero(pattern), None if rough is None else rough[at], margins[at])
-            self._bound(_Asked(
-                nodes=nodes.take(at), low=low[at], high=high[at], intervals=[layer.take(at) for layer in intervals],
-                chosen=chosen, values=self.goal_rows.values(chosen, margins[at]),
+            index = np.flatnonzero((nodes.open == pattern).all(axis=1))
+            chosen = self.goal_rows.choose(np.flatnonzero(pattern), None if rough is None else rough[index], margins[index])
+            self._bound(_BoundTask(
+                nodes=nodes.take(index), low=low[index], high=high[index], intervals=[layer.take(index) for layer in intervals],
+                chosen=chosen, values=self.goal_rows.values(chosen, margins[index]),
             ))
 
-    def _bound(self, asked: _Asked) -> None:
+    def _bound(self, task: _BoundTask) -> None:
         """Bound boxes by the method that is chosen for their question, or choose it first (see `standard.Progress`).
 
         If time ends before all are bounded, the others are put back.
         """
-        ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
-        known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
+        ways, step = self.progress.way[task.nodes.question], self.progress.at_once
+        frame_info = self.trees.known["frame"][task.nodes.ids], self.trees.known["below"][task.nodes.ids]
         pieces: list[tuple[Integers, int, Booleans, bool, list[Frame]]] = []
         for way in np.unique(ways).tolist():
-            mine = np.flatnonzero(ways == way)
-            needed = self._copies(asked.take(mine), way)
-            parts = self.frames.of(known[0][mine], known[1][mine], needed, (max(step, LINEAR), step))
-            pieces += [(mine[some], way, needed[some], anew, frames) for some, anew, frames in parts]
-        for done, (at, way, needed, anew, frames) in enumerate(pieces):
+            index = np.flatnonzero(ways == way)
+            needed = self._copies(task.take(index), way)
+            parts = self.frames.of(frame_info[0][index], frame_info[1][index], needed, (max(step, LINEAR), step))
+            pieces += [(index[subset], way, needed[subset], anew, frames) for subset, anew, frames in parts]
+        for number, (boxes, way, needed, anew, frames) in enumerate(pieces):
             costly = way != standard.FORWARD and anew
-            if (costly or done) and self._too_late(len(at) * costly):
-                self.open.add(asked.nodes.take(np.concatenate([piece[0] for piece in pieces[done:]])))
+            if (costly or number) and self._too_late(len(boxes) * costly):
+                self.open.add(task.nodes.take(np.concatenate([piece[0] for piece in pieces[number:]])))
                 return
-            part = asked.take(at)
+            part = task.take(boxes)
             match way:
                 case standard.FORWARD:
                     self._close_linearly(*self._linear(part))
@@ -313,86 +313,86 @@ class LayeredSearch(BoxSearch):
     def _too_late(self, boxes: int) -> bool:
         """Return True if backward substitution over so many boxes would end after the deadline; the search then ends."""
         now = clock.now()
-        late = now + self.progress.seconds(boxes) > self.deadline
-        if late:
+        is_late = now + self.progress.seconds(boxes) > self.deadline
+        if is_late:
             self.deadline = min(self.deadline, now)
-        return late
+        return is_late
 
-    def _find_out(self, asked: _Asked) -> None:
+    def _find_out(self, task: _BoundTask) -> None:
         """Bound the whole boxes of some questions by all methods, and choose one for each question that none of them proves."""
-        count = len(asked.nodes)
-        times, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
+        count = len(task.nodes)
+        looseness, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
-            lower, _, bounds, _ = self._backwards(asked, way, self._copies(asked, way))
-            times[left, way], work[way] = _too_loose(asked, lower), bounds.work / len(left)
-            best = self._best(asked, lower, way)
-            nodes, kept = self.close_by(asked.nodes, best, _taken(asked.intervals))
+            lower, _, bounds, _ = self._backwards(task, way, self._copies(task, way))
+            looseness[left, way], work[way] = _too_loose(task, lower), bounds.work / len(left)
+            best = self._best(task, lower, way)
+            nodes, kept = self.close_by(task.nodes, best, _taken(task.intervals))
             if not len(nodes):
                 return
-            left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
+            left, task = left[kept], replace(task.take(kept), nodes=nodes)
             if self._too_late(len(nodes)):
                 self.open.add(nodes)
                 return
-        asked, linear = self._linear(asked)
-        times[left, standard.FORWARD] = _too_loose(asked, linear.lower)
+        task, linear = self._linear(task)
+        looseness[left, standard.FORWARD] = _too_loose(task, linear.lower)
         work[standard.FORWARD] += work[standard.PAIRS] / 2  # half of the boxes are leaves, which are closed by these bounds
-        self.progress.choose(asked.nodes.question, times[left], work)
-        self._close_linearly(asked, linear)
+        self.progress.choose(task.nodes.question, looseness[left], work)
+        self._close_linearly(task, linear)
 
-    def _close_backwards(self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame], anew: bool) -> None:
-        lower, slope, bounds, place = self._backwards(asked, way, needed, frames, anew)
-        best = self._best(asked, lower, way)
-        remaining, kept = self.close_by(asked.nodes, best, partial(_layers, bounds, place))
-        radius = (asked.high - asked.low) / 2
+    def _close_backwards(self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame], anew: bool) -> None:
+        lower, slope, bounds, place = self._backwards(task, way, needed, frames, anew)
+        best = self._best(task, lower, way)
+        remaining, kept = self.close_by(task.nodes, best, partial(_layers, bounds, place))
+        radius = (task.high - task.low) / 2
         reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), radius.shape)])
-        steep, moving = (one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * radius)
-        score = steep + FIRST_LAYER * moving
+        by_slope, by_radius = (share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) for share in reach * radius)
+        score = by_slope + FIRST_LAYER * by_radius
         known, lack = self.trees.known, _lack(remaining, best.lower[kept])
         if not anew:
-            far = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
-            known["below"][remaining.ids[far]] = standard.LEVELS
+            loose = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
+            known["below"][remaining.ids[loose]] = standard.LEVELS
         elif len(remaining):
             known["lack"][remaining.ids] = lack
-            self.frames.add(asked.nodes.ids, bounds, place)
+            self.frames.add(task.nodes.ids, bounds, place)
         self._go_on(remaining, slope[kept], score[kept])
 
-    def _best(self, asked: _Asked, lower: Array, way: int) -> BestRows:
+    def _best(self, task: _BoundTask, lower: Array, way: int) -> BestRows:
         """Return each goal's best row by lower bounds (N, S) of backward substitution. Note the bounds of whole questions, and, for
         proved goals, the frames whose lines prove them."""
-        nodes, best = asked.nodes, self.goal_rows.best(lower, asked.chosen)
+        nodes, best = task.nodes, self.goal_rows.best(lower, task.chosen)
         self.note_roots(nodes, best.lower)
         index, goal = np.nonzero(nodes.open & best.proved)
         ids, row = nodes.ids[index], self.goal_rows.rows[best.rows[index, goal, 0]]
         if self._alone(way):
-            of = np.where(row[:, 0] == 0, Of.SECOND, Of.FIRST)
+            quantity = np.where(row[:, 0] == 0, Of.SECOND, Of.FIRST)
         else:
-            of = np.full(len(ids), Of.DIFFERENCES if way == standard.PAIRS else Of.COPIES)
-        self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], of)
+            quantity = np.full(len(ids), Of.DIFFERENCES if way == standard.PAIRS else Of.COPIES)
+        self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], quantity)
         return best
 
     def _alone(self, way: int) -> bool:
         """Return True if this method bounds each copy by itself."""
         return way == standard.COPIES and self.goal_rows.alone
 
-    def _wanted(self, asked: _Asked, way: int) -> Booleans:
+    def _wanted(self, task: _BoundTask, way: int) -> Booleans:
         """Return (N, S) True for rows that this method has to bound: those that hold in the middle, and all of whole questions."""
-        wanted = (asked.values >= 0) | (asked.nodes.ids < len(self.goals.nodes))[:, None]
-        return wanted & self.goal_rows.lone[asked.chosen.index] if self._alone(way) else wanted
+        wanted = (task.values >= 0) | (task.nodes.ids < len(self.goals.nodes))[:, None]
+        return wanted & self.goal_rows.lone[task.chosen.index] if self._alone(way) else wanted
 
-    def _copies(self, asked: _Asked, way: int) -> Booleans:
+    def _copies(self, task: _BoundTask, way: int) -> Booleans:
         """Return (N, 2) True for copies that the wanted rows are about; if both are bounded together, for the first one."""
         if not self._alone(way):
-            return np.tile([True, False], (len(asked.nodes), 1))
-        of = self.goal_rows.rows[asked.chosen.index] != 0
-        return np.asarray((of & self._wanted(asked, way)[:, :, None]).any(axis=1))
+            return np.tile([True, False], (len(task.nodes), 1))
+        involved = self.goal_rows.rows[task.chosen.index] != 0
+        return np.asarray((involved & self._wanted(task, way)[:, :, None]).any(axis=1))
 
     def _backwards(
-        self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame] = (), anew: bool = True
+        self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame] = (), anew: bool = True
     ) -> tuple[Array, Array, RegionBounds, Integers]:
         """Return lower bounds (N, S) of the wanted rows by backward substitution in all layers, and slopes (N, S, d), -inf and 0
         for other rows; the layers' bounds; and the position (N, 2) of each `needed` (N, 2) copy in these, else -1. frames: their
         lines are used; if there are none, each box is its own frame."""
-        nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
+        nodes, index, started = task.nodes, task.chosen.index, clock.now()
         box, copy = standard.copies_of(needed)
         place = np.full(needed.shape, -1)
         place[box, copy] = np.arange(len(box))
@@ -404,34 +404,34 @@ class LayeredSearch(BoxSearch):
                 self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
         lower, slope = np.full(index.shape, -np.inf), np.zeros((*index.shape, bounds.low.shape[1]))
-        at = np.nonzero(self._wanted(asked, way))
-        row = index[at]
-        rows, of = self.goal_rows.rows[row], np.zeros(len(row), dtype=np.int64)
+        entries = np.nonzero(self._wanted(task, way))
+        row = index[entries]
+        rows, side = self.goal_rows.rows[row], np.zeros(len(row), dtype=np.int64)
         if self._alone(way):  # each copy is bounded as the first of a pair
-            of = (rows[:, 0] == 0).astype(np.int64)
+            side = (rows[:, 0] == 0).astype(np.int64)
             rows = np.stack([rows.sum(axis=1), np.zeros(len(rows))], axis=1)
-        lower[at], slope[at] = bounds.lines(place[at[0], of], rows, self.goal_rows.constants[row])
+        lower[entries], slope[entries] = bounds.lines(place[entries[0], side], rows, self.goal_rows.constants[row])
         if anew:
             self.progress.note(len(nodes), bounds.work, clock.now() - started)
         return lower, slope, bounds, place
 
-    def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
+    def _linear(self, task: _BoundTask) -> tuple[_BoundTask, GoalBounds]:
         """Return bounds by forward forms, and the boxes, with bounds of hidden layers by these forms if proofs may rest on them."""
-        found, closer = [], []
-        for start in range(0, len(asked.nodes), FORMS):
-            part = asked.take(slice(start, start + FORMS))
+        bounds, intervals = [], []
+        for start in range(0, len(task.nodes), FORMS):
+            part = task.take(slice(start, start + FORMS))
             question, low, high = part.nodes.question, part.low, part.high
             rows, constants = self.goal_rows.rows[part.chosen.index], self.goal_rows.constants[part.chosen.index]
             first = first_forms(self.twin, question, (low + high) / 2, (high - low) / 2)
             hidden = hidden_forms(self.twin, question, part.intervals, first)
-            found.append(goals_by_forms(self.twin, question, (low, high), hidden, rows, constants, np.ones(constants.shape)))
-            closer.append(hidden[1])
+            bounds.append(goals_by_forms(self.twin, question, (low, high), hidden, rows, constants, np.ones(constants.shape)))
+            intervals.append(hidden[1])
         if self.standard.by_forms:
-            asked = replace(asked, intervals=[LayerBounds.join(layer) for layer in zip(*closer, strict=True)])
-        return asked, GoalBounds.join(found)
+            task = replace(task, intervals=[LayerBounds.join(layer) for layer in zip(*intervals, strict=True)])
+        return task, GoalBounds.join(bounds)
 
-    def _close_linearly(self, asked: _Asked, bounds: GoalBounds) -> None:
-        remaining, kept = self.close_by(asked.nodes, self._provable(asked, bounds), _taken(asked.intervals))
+    def _close_linearly(self, task: _BoundTask, bounds: GoalBounds) -> None:
+        remaining, kept = self.close_by(task.nodes, self._provable(task, bounds), _taken(task.intervals))
         self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
 
     def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
@@ -449,35 +449,35 @@ class LayeredSearch(BoxSearch):
         nodes, alive = self.goals.alive(nodes)
         self._split(nodes, score[alive])
 
-    def _provable(self, asked: _Asked, bounds: GoalBounds) -> BestRows:
+    def _provable(self, task: _BoundTask, bounds: GoalBounds) -> BestRows:
         """Return the best row of each goal by linear bounds, or else its best mixture of rows, whose bound can be larger than that
         of any single row. If linear bounds prove the goal, its bound is that of the standard relaxation.
 
         For piecewise-linear networks with at most one hidden layer, the linear bounds of rows are that relaxation.
         """
-        nodes, chosen, rule = asked.nodes, asked.chosen, self.goal_rows
-        best, radius = rule.best(bounds.lower, chosen), (asked.high - asked.low) / 2
+        nodes, chosen, rule = task.nodes, task.chosen, self.goal_rows
+        best, radius = rule.best(bounds.lower, chosen), (task.high - task.low) / 2
         self.note_roots(nodes, best.lower)
         if self.twin.depth < 2 and self.problem.network.piecewise_linear:
             room = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
-            found = rule.best(bounds.lower - room, chosen)
+            result = rule.best(bounds.lower - room, chosen)
         else:
             box, goal = np.nonzero(nodes.open & best.proved)
             lower = np.full(best.lower.shape, -np.inf)
             linear = best.lower[box, goal]
-            lower[box, goal] = self._standard(asked, box, (best.rows[box, goal], best.weights[box, goal], linear))
-            found = rule.decided(best.rows[:, :, 0], lower)
+            lower[box, goal] = self._standard(task, box, (best.rows[box, goal], best.weights[box, goal], linear))
+            result = rule.decided(best.rows[:, :, 0], lower)
         for g in np.flatnonzero(np.bincount(chosen.goal) > 1):
-            box = np.flatnonzero(nodes.open[:, g] & ~found.proved[:, g])
+            box = np.flatnonzero(nodes.open[:, g] & ~result.proved[:, g])
             rows, weights, linear = rule.mixed(bounds.take(box), radius[box], replace(chosen, index=chosen.index[box]), int(g))
-            may = linear > 0
-            at, rows, weights = box[may], rows[may], weights[may]
-            lower = self._standard(asked, at, (rows, weights, linear[may]))
-            found.rows[at, g], found.weights[at, g], found.lower[at, g] = rows, weights, lower
-            found.size[at, g], found.proved[at, g] = (weights * rule.size[rows]).sum(axis=1), lower > 0
-        return found
+            provable = linear > 0
+            index, rows, weights = box[provable], rows[provable], weights[provable]
+            lower = self._standard(task, index, (rows, weights, linear[provable]))
+            result.rows[index, g], result.weights[index, g], result.lower[index, g] = rows, weights, lower
+            result.size[index, g], result.proved[index, g] = (weights * rule.size[rows]).sum(axis=1), lower > 0
+        return result
 
-    def _standard(self, asked: _Asked, box: Integers, combined: tuple[Integers, Array, Array]) -> Array:
+    def _standard(self, task: _BoundTask, box: Integers, combined: tuple[Integers, Array, Array]) -> Array:
         """Return lower bounds (N,) of combined rows over the boxes `box` (N,) by the standard relaxation. combined: rows (N, 3),
         weights (N, 3), and their linear lower bounds (N,)."""
         (rows, weights, linear), rule = combined, self.goal_rows
@@ -485,13 +485,13 @@ class LayeredSearch(BoxSearch):
         enough = np.where(linear > float32, float32, 0.0)
         row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
         if self.standard.by_forms:
-            return self.standard.by_intervals(asked.nodes, asked.intervals, box, row, constant)
-        return self.standard.lower(asked.nodes, asked.intervals, box, row, constant, enough)
+            return self.standard.by_intervals(task.nodes, task.intervals, box, row, constant)
+        return self.standard.lower(task.nodes, task.intervals, box, row, constant, enough)
 
     def _split(self, nodes: Nodes, score: Array) -> None:
-        can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
-        self.goals.decide_corners(nodes.take(~can))  # no value between the ends, yet two different inputs
-        nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
+        divisible = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
+        self.goals.decide_corners(nodes.take(~divisible))  # no value between the ends, yet two different inputs
+        nodes, score = nodes.take(divisible & nodes.open.any(axis=1)), score[divisible & nodes.open.any(axis=1)]
         if not len(nodes):
             return
         self.cut(nodes, *cuts(self.twin, nodes, widest(self.twin, nodes, score)))
@@ -499,31 +499,31 @@ class LayeredSearch(BoxSearch):
 
 def _taken(layers: Sequence[LayerBounds]) -> Layers:
     """Return the function from positions of boxes to their bounds in these layers."""
-    return lambda some: [layer.take(some) for layer in layers]
+    return lambda index: [layer.take(index) for layer in layers]
 
 
-def _layers(bounds: RegionBounds, place: Integers, some: Integers) -> list[LayerBounds]:
+def _layers(bounds: RegionBounds, place: Integers, index: Integers) -> list[LayerBounds]:
     """Return the bounds of the layers of some boxes, whose copies are at the positions `place` (N, 2). A copy that was not bounded
     (-1) gets the bounds of the other."""
     if not bounds.twin.lone:
-        return [layer.take(place[some, 0]) for layer in bounds.layers]
-    (x, x_prime), unknown = np.where(place < 0, place[:, ::-1], place)[some].T, (np.array(-np.inf), np.array(np.inf))
+        return [layer.take(place[index, 0]) for layer in bounds.layers]
+    (x, x_prime), unknown = np.where(place < 0, place[:, ::-1], place)[index].T, (np.array(-np.inf), np.array(np.inf))
     ends = [(layer.lower, layer.upper) for layer in bounds.layers]
     return [LayerBounds.of((low[x], high[x]), (low[x_prime], high[x_prime]), unknown) for low, high in ends]
 
 
-def _too_loose(asked: _Asked, lower: Array) -> Array:
+def _too_loose(task: _BoundTask, lower: Array) -> Array:
     """Return (N,) how many times too loose the lower bounds (N, S) of rows are: (value in the middle - bound) / value, for the best
     row of the worst goal.
 
     The distance from a bound to 0 would not compare rows: rows of both copies have smaller values, and need tighter bounds.
     """
     with np.errstate(all="ignore"):
-        times = np.minimum((asked.values - lower) / asked.values, LOOSEST)
-    times, most = np.where(asked.values > 0, times, LOOSEST), np.zeros(len(lower))
-    for goal in np.unique(asked.chosen.goal):
-        most = np.maximum(most, times[:, asked.chosen.goal == goal].min(axis=1))
-    return most
+        looseness = np.minimum((task.values - lower) / task.values, LOOSEST)
+    looseness, worst = np.where(task.values > 0, looseness, LOOSEST), np.zeros(len(lower))
+    for goal in np.unique(task.chosen.goal):
+        worst = np.maximum(worst, looseness[:, task.chosen.goal == goal].min(axis=1))
+    return worst
 
 
 def _lack(nodes: Nodes, lower: Array) -> Array:

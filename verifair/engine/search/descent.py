@@ -46,8 +46,8 @@ class Descent:
     def __init__(self, goals: BatchDecision, rng: np.random.Generator, deadline: float) -> None:
         self.goals, self.twin, self.problem, self.rng, self.deadline = goals, goals.twin, goals.problem, rng, deadline
         self.whole = roots(self.twin)
-        many = len(self.whole) >= BLOCK and len(self.problem.network.hidden) > 1
-        self.due = np.full(len(self.whole), FIRST_LOOK_MANY if many else FIRST_LOOK)
+        is_large = len(self.whole) >= BLOCK and len(self.problem.network.hidden) > 1
+        self.due = np.full(len(self.whole), FIRST_LOOK_MANY if is_large else FIRST_LOOK)
         self.looked = self.refuted = 0
         together = at_once(self.problem.network, BLOCK * POINTS)  # fewer for a large network, to meet the deadline
         self.block, self.points = max(together // POINTS, 1), min(together, POINTS)
@@ -67,10 +67,10 @@ class Descent:
 
     def run(self, question: Integers) -> None:
         """Search for points of these questions, in waves, as long as that pays."""
-        left, before = self.goals.still_open(self.whole.take(question)), np.inf
-        while 0 < len(left) <= (1 - PAYS) * before:
-            before = len(left)
-            for start in range(0, before, self.block):
+        left, previous = self.goals.still_open(self.whole.take(question)), np.inf
+        while 0 < len(left) <= (1 - PAYS) * previous:
+            previous = len(left)
+            for start in range(0, previous, self.block):
                 if PAYS * self.looked > self.refuted + 1 or clock.now() > self.deadline:
                     return
                 block = left.take(slice(start, start + self.block))
@@ -92,9 +92,9 @@ class Descent:
         nodes = block.take(np.repeat(np.arange(len(block)), self.points))
         point = anywhere(self.twin, nodes, self.rng)
         margins, score = self._evaluate(nodes, point)
-        apart = np.where(np.isfinite(score), np.abs(margins[:, 0] - margins[:, 1]), -np.inf)
+        difference = np.where(np.isfinite(score), np.abs(margins[:, 0] - margins[:, 1]), -np.inf)
         half = self.climbers // 2
-        best = [np.argsort(order.reshape(-1, self.points), axis=1, kind="stable")[:, :half] for order in (score, -apart)]
+        best = [np.argsort(order.reshape(-1, self.points), axis=1, kind="stable")[:, :half] for order in (score, -difference)]
         index = (np.concatenate(best, axis=1) + np.arange(len(block))[:, None] * self.points).ravel()
         return nodes.take(index), point[index]
 
@@ -115,37 +115,37 @@ class Descent:
         count, variables = point.shape
         values = self._other_values(nodes, point)
         effect = self._effects(nodes, point, values)
-        index, best = self._foretold(nodes, self.twin.evaluate(nodes.question, self.twin.local.encode(point)), effect)
-        most = best.shape[1]
-        moved = np.repeat(point[:, None], most, axis=1)
+        index, best = self._predicted(nodes, self.twin.evaluate(nodes.question, self.twin.local.encode(point)), effect)
+        choices = best.shape[1]
+        candidates = np.repeat(point[:, None], choices, axis=1)
         for step in range(index.shape[1]):  # at most one value of each variable
             chosen = index[best, step]  # (N, m)
             k, m = np.nonzero(chosen < variables * VALUES)
-            variable, which = np.divmod(chosen[k, m], VALUES)
-            moved[k, m, variable] = values[k, variable, which]
-        again = nodes.take(np.repeat(np.arange(count), most))
-        _, score = self._evaluate(again, moved.reshape(count * most, variables))
-        score = score.reshape(count, most)
+            variable, slot = np.divmod(chosen[k, m], VALUES)
+            candidates[k, m, variable] = values[k, variable, slot]
+        repeated = nodes.take(np.repeat(np.arange(count), choices))
+        _, score = self._evaluate(repeated, candidates.reshape(count * choices, variables))
+        score = score.reshape(count, choices)
         first = score.argmin(axis=1)
         legal = np.isfinite(score[np.arange(count), first])
-        return np.where(legal[:, None], moved[np.arange(count), first], point)
+        return np.where(legal[:, None], candidates[np.arange(count), first], point)
 
     def _other_values(self, nodes: Nodes, point: Array) -> Array:
         """Return (N, v, VALUES) values of each variable within the box: all of them where there are few; else a number's
         neighbours and random ones, any categories, and of a real interval its ends and steps of all sizes."""
         shape = (*point.shape, VALUES)
-        lower, upper, here = nodes.lower[..., None], nodes.upper[..., None], point[..., None]
+        lower, upper, current = nodes.lower[..., None], nodes.upper[..., None], point[..., None]
         width = upper - lower
-        anything = self.rng.random(shape)
+        share = self.rng.random(shape)
         steps = np.broadcast_to([-3, -2, -1, 1, 2, 3, np.nan, np.nan], shape)  # NaN: a random value
         local = self.twin.local
-        random = lower + np.floor(anything * (width + 1))
-        near = np.where(np.isnan(steps) | local.one_hot[:, None], random, here + np.nan_to_num(steps))
-        whole = np.where(width < VALUES, lower + np.arange(VALUES) % (width + 1), near)
+        random = lower + np.floor(share * (width + 1))
+        nearby = np.where(np.isnan(steps) | local.one_hot[:, None], random, current + np.nan_to_num(steps))
+        integers = np.where(width < VALUES, lower + np.arange(VALUES) % (width + 1), nearby)
         sign = np.where(np.arange(VALUES) % 2, 1.0, -1.0)
-        real = here + sign * width * 10 ** (-3 * anything)
-        real[..., :2] = np.concatenate([lower, upper], axis=-1)
-        return np.asarray(np.clip(np.where(local.integer[:, None], whole, real), lower, upper))
+        reals = current + sign * width * 10 ** (-3 * share)
+        reals[..., :2] = np.concatenate([lower, upper], axis=-1)
+        return np.asarray(np.clip(np.where(local.integer[:, None], integers, reals), lower, upper))
 
     def _effects(self, nodes: Nodes, point: Array, values: Array) -> Array:
         """Return (2, N, v VALUES + 1) first-order changes of g and g' for each other value; the last entry stands for no change."""
@@ -159,32 +159,32 @@ class Descent:
         added[:, :, number] = by_unit[..., None] * (values[:, number] - point[:, number, None])
         for v in np.flatnonzero(local.one_hot):
             block = slope[..., local.start[v] : local.start[v] + local.width[v]]
-            there, here = values[None, :, v].astype(np.int64), point[None, :, v, None].astype(np.int64)
-            added[:, :, v] = np.take_along_axis(block, there, axis=2) - np.take_along_axis(block, here, axis=2)
+            target, current = values[None, :, v].astype(np.int64), point[None, :, v, None].astype(np.int64)
+            added[:, :, v] = np.take_along_axis(block, target, axis=2) - np.take_along_axis(block, current, axis=2)
         effect[..., :-1] = added.reshape(2, len(point), -1)
         return effect
 
-    def _foretold(self, nodes: Nodes, margins: Array, effect: Array) -> tuple[Integers, Integers]:
+    def _predicted(self, nodes: Nodes, margins: Array, effect: Array) -> tuple[Integers, Integers]:
         """Return a table of moves (T, s), positions of other values, and the most promising of them for each point (N, m)."""
         variables = (effect.shape[2] - 1) // VALUES
-        most = min(MOVES, variables)
-        order = np.argsort(self.rng.random((TABLE, variables)), axis=1)[:, :most]
+        steps = min(MOVES, variables)
+        order = np.argsort(self.rng.random((TABLE, variables)), axis=1)[:, :steps]
         index = order * VALUES + self.rng.integers(VALUES, size=order.shape)
-        first = np.arange(most) * TABLE // most  # the first moves change one variable, the next ones two, ...
+        first = np.arange(steps) * TABLE // steps  # the first moves change one variable, the next ones two, ...
         index[np.arange(TABLE)[:, None] < first] = variables * VALUES
-        foretold = np.repeat(margins.T[:, :, None], TABLE, axis=2)
-        gross, size = np.zeros(foretold.shape[1:]), GROSS * np.abs(effect).max(axis=0)
-        for step in range(most):
+        predicted = np.repeat(margins.T[:, :, None], TABLE, axis=2)
+        penalty, size = np.zeros(predicted.shape[1:]), GROSS * np.abs(effect).max(axis=0)
+        for step in range(steps):
             part = slice(first[step], None)
-            foretold[:, :, part] += effect[:, :, index[part, step]]
-            gross[:, part] += size[:, index[part, step]]
-        known = self.goals.goal_rows
-        score = np.full(gross.shape, np.inf)
-        for goal, start in enumerate(known.first):
-            mine = slice(start, start + len(self.problem.goals[goal].rows))
-            one = np.full(gross.shape, -np.inf)
-            for row, constant in zip(known.rows[mine], known.constants[mine], strict=True):
-                np.maximum(one, row[0] * foretold[0] + row[1] * foretold[1] + constant, out=one)
-            np.minimum(score, one, out=score, where=nodes.open[:, goal, None])
-        score += gross
+            predicted[:, :, part] += effect[:, :, index[part, step]]
+            penalty[:, part] += size[:, index[part, step]]
+        goal_rows = self.goals.goal_rows
+        score = np.full(penalty.shape, np.inf)
+        for goal, start in enumerate(goal_rows.first):
+            block = slice(start, start + len(self.problem.goals[goal].rows))
+            best = np.full(penalty.shape, -np.inf)
+            for row, constant in zip(goal_rows.rows[block], goal_rows.constants[block], strict=True):
+                np.maximum(best, row[0] * predicted[0] + row[1] * predicted[1] + constant, out=best)
+            np.minimum(score, best, out=score, where=nodes.open[:, goal, None])
+        score += penalty
         return index, np.argpartition(score, EVALUATED, axis=1)[:, :EVALUATED]

@@ -60,16 +60,16 @@ class Float32Rule:
             return np.zeros(lower.shape, dtype=bool)
         error = np.full((len(nodes), 1), self.widest)
         with np.errstate(invalid="ignore"):  # for an infinite error, which no bound exceeds
-            found = closing & (lower > ROOM * size * error)
-            short = np.flatnonzero((closing & ~found).any(axis=1))
+            holds = closing & (lower > ROOM * size * error)
+            short = np.flatnonzero((closing & ~holds).any(axis=1))
             if len(short):
                 part = nodes.take(short)
                 ends = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
                 low, high = copies(self.twin.problem, part.question, *ends)
                 inputs = np.maximum(np.abs(low), np.abs(high))
                 error[short, 0] = np.minimum(self.error.below(inputs, bounds(short)), self.widest)
-                found = closing & (lower > ROOM * size * error)
-        return np.asarray(found)
+                holds = closing & (lower > ROOM * size * error)
+        return np.asarray(holds)
 
     def at(self, question: Integers, point: Array) -> Array:
         """Return (N,) the error of both margins at single points (N, v) of the moving variables."""
@@ -77,5 +77,5 @@ class Float32Rule:
             return np.full(len(question), np.inf)
         raw = rows_at(self.twin, question, point)
         domain, second = self.twin.problem.domain, self.twin.problem.batch.take(question).second(raw)
-        both = np.concatenate([domain.encode(raw), domain.encode(second)])
-        return np.asarray(self.error.within(both, both).reshape(2, -1).max(axis=0))
+        inputs = np.concatenate([domain.encode(raw), domain.encode(second)])
+        return np.asarray(self.error.within(inputs, inputs).reshape(2, -1).max(axis=0))

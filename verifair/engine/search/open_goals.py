@@ -64,8 +64,8 @@ class BatchDecision:
 
     def give_up(self, questions: Integers | None, out_of: str) -> None:
         if questions is not None:
-            still = questions[(self.status[questions] == OPEN).any(axis=1)]
-            self.out_of[still] = out_of
+            remaining = questions[(self.status[questions] == OPEN).any(axis=1)]
+            self.out_of[remaining] = out_of
 
     def still_open(self, nodes: Nodes) -> Nodes:
         return self.alive(nodes)[0]
@@ -73,8 +73,8 @@ class BatchDecision:
     def alive(self, nodes: Nodes) -> tuple[Nodes, Integers]:
         """Return the boxes in which some goal is still to be decided, and their positions."""
         q = nodes.question
-        wanted = (self.out_of[q] == "") & ~self.refuted[self.group[q]]
-        alive = nodes.open & (self.status[q] == OPEN) & wanted[:, None]
+        undecided = (self.out_of[q] == "") & ~self.refuted[self.group[q]]
+        alive = nodes.open & (self.status[q] == OPEN) & undecided[:, None]
         kept = np.flatnonzero(alive.any(axis=1))
         return replace(nodes.take(kept), open=alive[kept]), kept
 
@@ -101,18 +101,18 @@ class BatchDecision:
     def _note_short(self, nodes: Nodes, margins: Array, point: Array) -> None:
         """Give up float32 for goals whose rows are within the error at a legal point: no box around that can hold in float32."""
         values = margins @ self.problem.rows.T + self.problem.constants
-        wanted = nodes.open & self.float32[nodes.question]
-        near = np.flatnonzero((wanted & (self.goal_rows.largest(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
-        if len(near):
-            error = self.rule.at(nodes.question[near], point[near])
-            best = self.goal_rows.largest(values[near] - error[:, None] * self.rule.size) + self.noise[nodes.question[near], None]
-            index, goal = np.nonzero(wanted[near] & (best < 0))
-            self.float32[nodes.question[near[index]], goal] = False
+        candidates = nodes.open & self.float32[nodes.question]
+        close = np.flatnonzero((candidates & (self.goal_rows.largest(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
+        if len(close):
+            error = self.rule.at(nodes.question[close], point[close])
+            best = self.goal_rows.largest(values[close] - error[:, None] * self.rule.size) + self.noise[nodes.question[close], None]
+            index, goal = np.nonzero(candidates[close] & (best < 0))
+            self.float32[nodes.question[close[index]], goal] = False
 
     def surely(self, nodes: Nodes, best: BestRows, bounds: Callable[[Integers], Sequence[LayerBounds]]) -> Booleans:
         """Return the result of `Float32Rule.surely` for the goals that may still hold in float32."""
-        wanted = nodes.open & self.float32[nodes.question]
-        return self.rule.surely(replace(nodes, open=wanted), best.lower, best.size, bounds)
+        candidates = nodes.open & self.float32[nodes.question]
+        return self.rule.surely(replace(nodes, open=candidates), best.lower, best.size, bounds)
 
     def surely_at(self, question: Integers, point: Array, margins: Array) -> Booleans:
         """Return (N, G) True for goals that hold in float32 at points with these margins (N, 2)."""
@@ -143,45 +143,45 @@ class BatchDecision:
         np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.logical_and.at(self.float32, (question, goal), float32)
         np.subtract.at(self.pending, (question, goal), 1)
-        done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
-        question, goal = question[done], goal[done]
+        finished = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
+        question, goal = question[finished], goal[finished]
         self.status[question, goal] = np.where(self.problem.float32 & ~self.float32[question, goal], SHORT, PROVED)
 
     def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
         """Record that boxes hold no legal row: nothing is claimed there, and nothing bounded."""
         self.close(ids, question, goal, np.full(len(ids), np.inf), self.rule.error is not None)
 
-    def close_one(self, one: Nodes, met: Booleans, lower: Array, float32: Booleans) -> None:
+    def close_one(self, node: Nodes, met: Booleans, lower: Array, float32: Booleans) -> None:
         """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,), and
         whether they hold in float32."""
-        goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
-        ids, question = np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals))
+        goals = np.flatnonzero(met & node.open[0] & (self.status[node.question[0]] == OPEN))
+        ids, question = np.repeat(node.ids, len(goals)), np.repeat(node.question, len(goals))
         self.close(ids, question, goals, lower[goals], float32[goals])
 
     def decide_corners(self, nodes: Nodes) -> None:
         """Decide boxes whose real features hold two neighbouring float64 each, by their corners, which are all their points."""
         for k in range(len(nodes)):
-            one = nodes.take(np.array([k]))
-            wide = np.flatnonzero(one.lower[0] < one.upper[0])
+            node = nodes.take(np.array([k]))
+            wide = np.flatnonzero(node.lower[0] < node.upper[0])
             if len(wide) > MAX_WIDE:
-                self.give_up(one.question, "float")
+                self.give_up(node.question, "float")
                 continue
             met, lower = np.ones(len(self.problem.goals), dtype=bool), np.full(len(self.problem.goals), np.inf)
             float32 = met
             for bits in product((False, True), repeat=len(wide)):
-                point = one.lower.copy()
-                point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
-                if legal_pairs(self.twin, one.question, point)[0]:
-                    here, value, margins = self.confirm(one.question, point)
-                    met, lower = met & here[0], np.minimum(lower, value[0])
-                    float32 = float32 & self.surely_at(one.question, point, margins)[0]
-            self.close_one(one, met, lower, float32)
+                point = node.lower.copy()
+                point[0, wide] = np.where(bits, node.upper[0, wide], node.lower[0, wide])
+                if legal_pairs(self.twin, node.question, point)[0]:
+                    holds, value, margins = self.confirm(node.question, point)
+                    met, lower = met & holds[0], np.minimum(lower, value[0])
+                    float32 = float32 & self.surely_at(node.question, point, margins)[0]
+            self.close_one(node, met, lower, float32)
 
     def margin(self, question: int, goal: int) -> float | None:
         """Return a lower bound of the row of a proved goal; None for a goal of several rows, as its proof only says that some row
         is met. It is a little less than the proved bound, as the checker rounds differently."""
-        least = (1 - ROUNDED) * float(self.leaf_lower[question, goal])
-        return (max(least, 0.0) if np.isfinite(least) else 0.0) if self.goal_rows.single[goal] else None
+        lower = (1 - ROUNDED) * float(self.leaf_lower[question, goal])
+        return (max(lower, 0.0) if np.isfinite(lower) else 0.0) if self.goal_rows.single[goal] else None
 
     @cached_property
     def lower(self) -> Array:
@@ -257,9 +257,9 @@ class GoalRows:
     def alone(self) -> bool:
         """True if rows of one copy suffice: every other row is at most a sum of these, so one of them holds wherever it does."""
         sides = np.stack([self.rows[:, 0] > 0, self.rows[:, 0] < 0, self.rows[:, 1] > 0, self.rows[:, 1] < 0], axis=1)
-        most = np.where(sides & self.lone[:, None], (self.constants / self.size)[:, None], -np.inf)
-        most = np.maximum.reduceat(most, self.first)[self.every.goal]
-        sums = (np.repeat(np.abs(self.rows), 2, axis=1) * np.where(sides, most, 0.0)).sum(axis=1)
+        largest = np.where(sides & self.lone[:, None], (self.constants / self.size)[:, None], -np.inf)
+        largest = np.maximum.reduceat(largest, self.first)[self.every.goal]
+        sums = (np.repeat(np.abs(self.rows), 2, axis=1) * np.where(sides, largest, 0.0)).sum(axis=1)
         return bool((self.lone | (self.constants <= sums)).all())
 
     def largest(self, values: Array) -> Array:
@@ -274,12 +274,12 @@ class GoalRows:
         chosen = chosen or self.every
         index = np.broadcast_to(chosen.index, lower.shape)
         row = np.full((len(lower), len(self.first)), -1)
-        least = np.full(row.shape, -np.inf)
+        bounds = np.full(row.shape, -np.inf)
         for goal in np.unique(chosen.goal):
-            mine = np.flatnonzero(chosen.goal == goal)
-            at = (lower[:, mine] / self.size[index[:, mine]]).argmax(axis=1) if len(mine) > 1 else 0
-            row[:, goal], least[:, goal] = (one[np.arange(len(lower)), mine[at]] for one in (index, lower))
-        return self.decided(row, least)
+            places = np.flatnonzero(chosen.goal == goal)
+            pick = (lower[:, places] / self.size[index[:, places]]).argmax(axis=1) if len(places) > 1 else 0
+            row[:, goal], bounds[:, goal] = (array[np.arange(len(lower)), places[pick]] for array in (index, lower))
+        return self.decided(row, bounds)
 
     def decided(self, row: Integers, lower: Array) -> BestRows:
         """Return the goals that lower bounds (B, G) of single rows (B, G) prove."""
@@ -290,10 +290,10 @@ class GoalRows:
 
     def mixed(self, bounds: GoalBounds, radius: Array, chosen: ChosenRows, goal: int) -> tuple[Integers, Array, Array]:
         """Return the rows (B, 3) of a goal and the weights (B, 3) of their best mixture, with its lower bound (B,)."""
-        mine = np.flatnonzero(chosen.goal == goal)
-        part = replace(bounds, lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine])
-        mixtures, rows = MIXTURES[len(mine)], chosen.index[:, np.resize(mine, 3)]
-        lower = mixed_goals(part, radius, mixtures[:, : len(mine)])
+        places = np.flatnonzero(chosen.goal == goal)
+        part = replace(bounds, lower=bounds.lower[:, places], slope=bounds.slope[:, places], base=bounds.base[:, places])
+        mixtures, rows = MIXTURES[len(places)], chosen.index[:, np.resize(places, 3)]
+        lower = mixed_goals(part, radius, mixtures[:, : len(places)])
         best = (lower / (self.size[rows] @ mixtures.T)).argmax(axis=1)
         return rows, mixtures[best], lower[np.arange(len(best)), best]
 
@@ -304,9 +304,9 @@ class GoalRows:
     def named(self, best: BestRows, index: Integers, goal: Integers) -> tuple[Booleans, Integers, Array]:
         """Return (N,) True for goals, at positions `index`, whose proofs name rows: goals of many rows, and those closed by a
         mixture. Also return their rows (M, 3), counted within the goal, and weights (M, 3)."""
-        named = self.many[goal] | (best.weights[index, goal, 0] < 1)
-        at = index[named], goal[named]
-        return named, best.rows[at] - self.first[at[1]][:, None], best.weights[at]
+        is_named = self.many[goal] | (best.weights[index, goal, 0] < 1)
+        entries = index[is_named], goal[is_named]
+        return is_named, best.rows[entries] - self.first[entries[1]][:, None], best.weights[entries]
 
     def choose(self, goals: Integers, rough: Array | None, margins: Array) -> ChosenRows:
         """Return rows of the given goals to be bounded. rough: interval bounds (B, R) of all rows, needed if some goal has many.
@@ -316,14 +316,14 @@ class GoalRows:
         """
         index, owner = [], []
         for goal in goals:
-            mine = np.flatnonzero(self.every.goal == goal)
+            places = np.flatnonzero(self.every.goal == goal)
             if self.many[goal] and rough is not None:
-                at_centre = margins @ self.rows[mine].T + self.constants[mine]
+                at_centre = margins @ self.rows[places].T + self.constants[places]
                 picks = np.stack(
-                    [mine[(values / self.size[mine]).argmax(axis=1)] for values in (rough[:, mine], at_centre)], axis=1
+                    [places[(values / self.size[places]).argmax(axis=1)] for values in (rough[:, places], at_centre)], axis=1
                 )
             else:
-                picks = np.broadcast_to(mine, (len(margins), len(mine)))
+                picks = np.broadcast_to(places, (len(margins), len(places)))
             index.append(picks)
             owner += [goal] * picks.shape[1]
         return ChosenRows(index=np.concatenate(index, axis=1), goal=np.array(owner))

@@ -54,22 +54,22 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
     def meet(nodes: Nodes, raw: Array) -> None:
         values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0] + problem.constants[0]
         order = np.argsort(-values)  # of several points of one question, the least is written last
-        better = order[values[order] < upper[nodes.question[order]]]
-        upper[nodes.question[better]] = values[better]
-        point[nodes.question[better]] = rows_at(twin, nodes.question[better], raw[better])
+        improved = order[values[order] < upper[nodes.question[order]]]
+        upper[nodes.question[improved]] = values[improved]
+        point[nodes.question[improved]] = rows_at(twin, nodes.question[improved], raw[improved])
 
     def step(nodes: _KnownNodes) -> None:
         meet(nodes, twin.local.middle(nodes.lower, nodes.upper))
         low, high = twin.local.box(nodes.lower, nodes.upper)
         bounds = goal_bounds(twin, nodes.question, low, high, np.ones((len(nodes), 1)))
-        known = np.maximum(nodes.known, bounds.lower[:, 0])  # the minimum only rises under splitting, though bounds may fall
+        bound = np.maximum(nodes.known, bounds.lower[:, 0])  # the minimum only rises under splitting, though bounds may fall
         meet(nodes, corner(twin, nodes, bounds.slope[:, 0]))
-        near = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
-        done = (known >= upper[nodes.question] - near) | ~twin.local.divisible(nodes.lower, nodes.upper).any(axis=1)
-        np.minimum.at(lower, nodes.question[done], known[done])
-        rest = replace(nodes, known=known).take(~done)
+        slack = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
+        closed = (bound >= upper[nodes.question] - slack) | ~twin.local.divisible(nodes.lower, nodes.upper).any(axis=1)
+        np.minimum.at(lower, nodes.question[closed], bound[closed])
+        rest = replace(nodes, known=bound).take(~closed)
         if len(rest):
-            variable = widest(twin, rest, bounds.score[~done])
+            variable = widest(twin, rest, bounds.score[~closed])
             cut = twin.local.middle(rest.lower, rest.upper)[np.arange(len(rest)), variable]
             open_.add(divide(twin, rest, variable, cut, rest.ids))
 

@@ -31,17 +31,17 @@ def _loops() -> None:
     from verifair.engine.search.box_search import Limits
     from verifair.engine.search.ensembles.search import TreeSearch  # numba is loaded for trees alone
 
-    leaf, of = np.array([False, True, True]), np.arange(2)
+    leaf, v = np.array([False, True, True]), np.arange(2)
     ensemble = TreeEnsemble(
         root=np.array([0]), column=np.where(leaf, -1, 1), threshold=np.zeros(3), left=np.array([1, 1, 2]),
         right=np.array([2, 1, 2]), missing_left=~leaf, value=np.array([[0.0], [-1.0], [1.0]]), base=np.zeros(1), columns=2,
         link=Link.IDENTITY, source_sha256="",
     )
     domain = Domain(
-        integer=of >= 0, lower=np.zeros(2), upper=np.ones(2), offset=np.zeros(2), scale=np.ones(2), start=of, one_hot=of < 0,
+        integer=v >= 0, lower=np.zeros(2), upper=np.ones(2), offset=np.zeros(2), scale=np.ones(2), start=v, one_hot=v < 0,
         width=np.ones(2, dtype=np.int64),
     )
-    batch = TwinBatch(lower=np.zeros((1, 2)), upper=np.array([[0.0, 1.0]]), prime=np.ones((1, 2)), protected=of == 0)
+    batch = TwinBatch(lower=np.zeros((1, 2)), upper=np.array([[0.0, 1.0]]), prime=np.ones((1, 2)), protected=v == 0)
     goal = Goal(rows=np.array([[1.0, -1.0]]), strict=True)     # a goal of one row is not decided by random points
     problem = TwinProblem(network=ensemble, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
     search = TreeSearch(problem, Limits(deadline=np.inf, max_nodes=None, group=None))

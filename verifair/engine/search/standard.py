@@ -36,22 +36,22 @@ class StandardRelaxation:
     ) -> Array:
         """Return lower bounds (N,) of rows (N, 2) and constants (N,) over the boxes `box` (N,) of some nodes with these interval
         bounds; bounds above `enough` (N,) need not be better."""
-        found, left = np.full(len(box), -np.inf), np.arange(len(box))
+        bounds, left = np.full(len(box), -np.inf), np.arange(len(box))
         if len(box) and (self.twin.depth < 2 or 2 * self.proved >= self.tried):
-            found = self.by_intervals(nodes, intervals, box, rows, constants)
-            left = np.flatnonzero(~(found > enough))
+            bounds = self.by_intervals(nodes, intervals, box, rows, constants)
+            left = np.flatnonzero(~(bounds > enough))
             self.tried, self.proved = self.tried + len(box), self.proved + len(box) - len(left)
         if len(left) and self.twin.depth > 1:
-            found[left] = np.maximum(found[left], self.by_intervals(nodes, None, box[left], rows[left], constants[left]))
-        return found
+            bounds[left] = np.maximum(bounds[left], self.by_intervals(nodes, None, box[left], rows[left], constants[left]))
+        return bounds
 
     def by_intervals(
         self, nodes: Nodes, intervals: list[LayerBounds] | None, box: Integers, rows: Array, constants: Array
     ) -> Array:
         """Return the same from these bounds of the hidden layers alone; if None, from those of backward substitution."""
-        used, at = np.unique(box, return_inverse=True)
-        known = None if intervals is None else [one.take(used) for one in intervals]
-        return self.regions(nodes.take(used), known).rows(at, rows, constants)
+        boxes, inverse = np.unique(box, return_inverse=True)
+        layers = None if intervals is None else [layer.take(boxes) for layer in intervals]
+        return self.regions(nodes.take(boxes), layers).rows(inverse, rows, constants)
 
     def regions(
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
@@ -60,11 +60,11 @@ class StandardRelaxation:
         """Return the bounds of some boxes without fixed signs. copy: (N,) bounds only this copy, 0 for x and 1 for x'."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
-        whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
+        boxes = Regions(lower=lower, upper=upper, active=free, inactive=free)
         twin, question = self.twin, nodes.question
         if copy is not None:
             twin, question = twin.alone, question + copy * len(twin.problem.batch)
-        return RegionBounds(twin, whole, question, intervals, differences=differences, frames=frames, anew=anew)
+        return RegionBounds(twin, boxes, question, intervals, differences=differences, frames=frames, anew=anew)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
@@ -93,9 +93,9 @@ class Progress:
         deep = twin.problem.network.piecewise_linear and twin.depth >= DEEP
         self.way = np.full(questions, UNKNOWN if deep else FORWARD)
         widths, inputs = [len(layer.bias) for layer in twin.hidden], len(twin.moving)
-        self.forward = 4 * (inputs + 1) * sum(one * two for one, two in pairwise(widths))
-        below = np.cumsum([inputs * widths[0], *(one * two for one, two in pairwise(widths))]) if widths else np.zeros(1)
-        self.most = 6 * sum(width * int(size) for width, size in zip(widths[1:], below, strict=False))
+        self.forward = 4 * (inputs + 1) * sum(m * n for m, n in pairwise(widths))
+        weights_below = np.cumsum([inputs * widths[0], *(m * n for m, n in pairwise(widths))]) if widths else np.zeros(1)
+        self.most = 6 * sum(width * int(size) for width, size in zip(widths[1:], weights_below, strict=False))
         self.boxes, self.work, self.spent = 1, self.most, SECONDS * self.most
 
     @property
@@ -136,14 +136,14 @@ class FrameBounds:
     def add(self, nodes: Integers, bounds: RegionBounds, place: Integers) -> None:
         """Keep the bounds of nodes (N,). place: (N, 2) the position of each copy in these, -1 if it has none."""
         self._size += bounds.coefficients
-        for node, one, two in zip(nodes.tolist(), *place.T.tolist(), strict=True):
-            self._held[node] = bounds, (one, two)
+        for node, first, second in zip(nodes.tolist(), *place.T.tolist(), strict=True):
+            self._held[node] = bounds, (first, second)
         while self._size > HELD:
             oldest = next(iter(self._held.values()))[0]
             if oldest is bounds:
                 return
             self._size -= oldest.coefficients
-            self._held = {node: one for node, one in self._held.items() if one[0] is not oldest}
+            self._held = {node: entry for node, entry in self._held.items() if entry[0] is not oldest}
 
     def of(
         self, frames: Integers, below: Integers, needed: Booleans, sizes: tuple[int, int]
@@ -151,26 +151,26 @@ class FrameBounds:
         """Return N nodes in parts. frames, below: (N,) the frame of each node, and how many cuts it lies below that. A part is: the
         nodes (M,), at most sizes[1] if they are to become frames themselves, else sizes[0]; True if they are; and the frames that
         hold them, empty if these are not kept. needed: (N, 2) copies that are bounded, in the order of `copies_of`."""
-        kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, tuple[int, int]]]] = {}
+        groups: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, tuple[int, int]]]] = {}
         order = np.argsort(frames, kind="stable")
         lists = order.tolist(), frames[order].tolist(), (below[order] > LEVELS).tolist(), needed[order].tolist()
         for k, frame, far, need in zip(*lists, strict=True):
-            bounds, at = self._held.get(frame, (None, (-1, -1)))
-            if any(one and place < 0 for one, place in zip(need, at, strict=True)):
+            bounds, position = self._held.get(frame, (None, (-1, -1)))
+            if any(is_needed and place < 0 for is_needed, place in zip(need, position, strict=True)):
                 bounds = None
-            kinds.setdefault((bounds is not None, bounds is None or far), []).append((k, bounds, at))
+            groups.setdefault((bounds is not None, bounds is None or far), []).append((k, bounds, position))
         parts = []
-        for (framed, anew), some in kinds.items():
-            for start in range(0, len(some), sizes[anew]):
-                part = some[start : start + sizes[anew]]
+        for (framed, anew), members in groups.items():
+            for start in range(0, len(members), sizes[anew]):
+                part = members[start : start + sizes[anew]]
                 nodes = np.array([k for k, _, _ in part])
                 within: dict[int, tuple[Any, list[int], list[int]]] = {}
-                for mine, (k, copy) in enumerate(np.transpose(copies_of(needed[nodes])).tolist() if framed else []):
-                    _, bounds, at = part[k]
+                for row, (k, copy) in enumerate(np.transpose(copies_of(needed[nodes])).tolist() if framed else []):
+                    _, bounds, position = part[k]
                     frame = within.setdefault(id(bounds), (bounds, [], []))
-                    frame[1].append(mine)
-                    frame[2].append(at[copy])
-                parts.append((nodes, anew, [(bounds, np.array(mine), np.array(at)) for bounds, mine, at in within.values()]))
+                    frame[1].append(row)
+                    frame[2].append(position[copy])
+                parts.append((nodes, anew, [(bounds, np.array(rows), np.array(index)) for bounds, rows, index in within.values()]))
         return parts
 
 

@@ -61,26 +61,26 @@ class Open(Generic[B]):
             part = batch.take(slice(start, start + self.at_once)) if len(batch) > self.at_once else batch
             heapq.heappush(self._heap, (-priority, next(self._order), part))
 
-    def take(self, most: int) -> B | None:
-        """Take at most `at_once` and at most `most` parts of one priority; None if nothing is open."""
-        taken: list[B] = []
-        room, level = min(self.at_once, most), self._heap[0][0] if self._heap else 0.0
-        while self._heap and room and (self._heap[0][0] == level or not taken):
+    def take(self, limit: int) -> B | None:
+        """Take at most `at_once` and at most `limit` parts of one priority; None if nothing is open."""
+        batches: list[B] = []
+        capacity, level = min(self.at_once, limit), self._heap[0][0] if self._heap else 0.0
+        while self._heap and capacity and (self._heap[0][0] == level or not batches):
             level, order, batch = heapq.heappop(self._heap)
             batch = batch if self.keep is None else self.keep(batch)
-            if len(batch) > room:
-                heapq.heappush(self._heap, (level, order, batch.take(slice(room, None))))
-                batch = batch.take(slice(0, room))
+            if len(batch) > capacity:
+                heapq.heappush(self._heap, (level, order, batch.take(slice(capacity, None))))
+                batch = batch.take(slice(0, capacity))
             if len(batch):
-                taken.append(batch)
-                room -= len(batch)
-        return None if not taken else taken[0] if len(taken) == 1 else taken[0].join(taken)
+                batches.append(batch)
+                capacity -= len(batch)
+        return None if not batches else batches[0] if len(batches) == 1 else batches[0].join(batches)
 
 
 class PartSource(Protocol[T]):
     """`Open`, or a search that chooses its parts by a rule of its own; `most` parts fit into the time that is left."""
 
-    def take(self, most: int) -> T | None: ...
+    def take(self, limit: int) -> T | None: ...
 
 
 STEP = 4_000_000

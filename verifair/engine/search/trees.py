@@ -30,12 +30,12 @@ class Trees:
         """Record splits, given as in a `Tree`; returns the numbers of the first halves. The second half has the next number."""
         first = self.size + 2 * np.arange(len(nodes))
         if self.size + 2 * len(nodes) > len(self.feature):
-            more = max(2 * len(nodes), len(self.feature))
-            self.left, self.cut = _longer(self.left, more), _longer(self.cut, more)
-            self.known = {name: _longer(one, more) for name, one in self.known.items()}
-            self.feature = np.concatenate([self.feature, np.full(more, -1)])
-        for one in self.known.values():
-            one[first] = one[first + 1] = one[nodes]
+            extra = max(2 * len(nodes), len(self.feature))
+            self.left, self.cut = _longer(self.left, extra), _longer(self.cut, extra)
+            self.known = {name: _longer(array, extra) for name, array in self.known.items()}
+            self.feature = np.concatenate([self.feature, np.full(extra, -1)])
+        for array in self.known.values():
+            array[first] = array[first + 1] = array[nodes]
         self.left[nodes], self.cut[nodes] = first, cut
         self.size += 2 * len(nodes)
         self.feature[nodes] = feature
@@ -88,20 +88,20 @@ class Trees:
         (index, node) that they name. within: the index that names a frame's own frame, and frame -> the frame that it lies in."""
         order = self.preorder(roots.tolist(), leaf)
         ends, (feature, cut) = order[leaf[order]].tolist(), self.splits(order, leaf)
-        given, named, (outer, standing) = [(node, *multipliers[node]) for node in ends if node in multipliers], frames or {}, within
+        leaves, named, (outer, parents) = [(node, *multipliers[node]) for node in ends if node in multipliers], frames or {}, within
         entries = [(node, *named[node]) for node in ends if node in named]
-        chained, pending = set[int](), {frame for _, _, frame in entries}
-        while pending := {frame for frame in pending if frame in standing} - chained:
-            entries += [(frame, outer, standing[frame]) for frame in sorted(pending)]
-            chained, pending = chained | pending, {standing[frame] for frame in pending}
+        chained, remaining = set[int](), {frame for _, _, frame in entries}
+        while remaining := {frame for frame in remaining if frame in parents} - chained:
+            entries += [(frame, outer, parents[frame]) for frame in sorted(remaining)]
+            chained, remaining = chained | remaining, {parents[frame] for frame in remaining}
         position = np.zeros(self.size, dtype=np.int64)
         position[order] = np.arange(len(order))
         node, number, frame = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-        count = np.array([len(one) for _, one, _ in given], dtype=np.int64)
-        of = position[np.concatenate([np.repeat(np.array([one for one, _, _ in given], dtype=np.int64), count), node])]
-        sort, start = np.argsort(of, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(order)))])
-        index = np.concatenate([*(one for _, one, _ in given), number])[sort]
-        value = np.concatenate([*(one for _, _, one in given), (position[node] - position[frame]).astype(float)])[sort]
+        count = np.array([len(indices) for _, indices, _ in leaves], dtype=np.int64)
+        owner = position[np.concatenate([np.repeat(np.array([leaf for leaf, _, _ in leaves], dtype=np.int64), count), node])]
+        sort, start = np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(order)))])
+        index = np.concatenate([*(indices for _, indices, _ in leaves), number])[sort]
+        value = np.concatenate([*(values for _, _, values in leaves), (position[node] - position[frame]).astype(float)])[sort]
         first = np.flatnonzero(order < self.roots).tolist()
         return [
             Tree(
@@ -121,9 +121,9 @@ class ProofTrees(Trees):
     """
 
     def __init__(self, roots: int, rows: Sequence[int], neurons: int) -> None:
-        nothing = np.full(roots, -1)
+        absent = np.full(roots, -1)
         super().__init__(
-            roots, closed=np.zeros((roots, len(rows)), dtype=bool), frame=nothing, below=nothing.copy(), lack=np.zeros(roots)
+            roots, closed=np.zeros((roots, len(rows)), dtype=bool), frame=absent, below=absent.copy(), lack=np.zeros(roots)
         )
         self.neurons, self.rows = neurons, rows
         self.multipliers: list[dict[int, tuple[Integers, Array]]] = [{} for _ in rows]
@@ -145,10 +145,10 @@ class ProofTrees(Trees):
         for node, goal, row, weight in zip(nodes.tolist(), goals.tolist(), rows, weights, strict=True):
             self.multipliers[goal][node] = self.neurons + row[weight > 0], weight[weight > 0]
 
-    def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, of: Integers) -> None:
-        """Record the frames (N,) whose lines bound nodes (N,), and the quantities `of` (N,) that they bound, as in a `Tree`."""
-        for node, goal, frame, one in zip(nodes.tolist(), goals.tolist(), frames.tolist(), of.tolist(), strict=True):
-            self.frames[goal][node] = self.neurons + self.rows[goal] + one, frame
+    def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, quantities: Integers) -> None:
+        """Record the frames (N,) whose lines bound nodes (N,), and the quantities (N,) that they bound, as in a `Tree`."""
+        for node, goal, frame, quantity in zip(nodes.tolist(), goals.tolist(), frames.tolist(), quantities.tolist(), strict=True):
+            self.frames[goal][node] = self.neurons + self.rows[goal] + quantity, frame
 
     def tree(self, root: int, goal: int) -> Tree:
         """Return the proof tree of one goal of one question."""
@@ -197,13 +197,13 @@ class GoalTrees(Trees):
         named = [*self.named[goal], (np.empty(0, dtype=np.int64), np.empty(0))]     # row -1 is the last one
         lengths = np.array([len(index) for index, _ in named])
         begin, row = np.cumsum(lengths) - lengths, np.where(ends, self.known["row"][order], -1)
-        index, weight = (np.concatenate([one[k] for one in named]) for k in (0, 1))
+        index, weight = (np.concatenate([entry[k] for entry in named]) for k in (0, 1))
         start = np.concatenate([[0], np.cumsum(lengths[row])])
-        at = np.repeat(begin[row] - start[:-1], lengths[row]) + np.arange(start[-1])
+        entries = np.repeat(begin[row] - start[:-1], lengths[row]) + np.arange(start[-1])
         first = np.flatnonzero(order < self.roots).tolist()
         return [
-            Tree(feature=feature[a:b], cut=cut[a:b], start=start[a : b + 1] - start[a], index=index[at[start[a] : start[b]]],
-                 value=weight[at[start[a] : start[b]]])
+            Tree(feature=feature[a:b], cut=cut[a:b], start=start[a : b + 1] - start[a], index=index[entries[start[a] : start[b]]],
+                 value=weight[entries[start[a] : start[b]]])
             for a, b in pairwise([*first, len(order)])
         ]
 
@@ -224,13 +224,13 @@ class NeuronTree(Trees):
 
     def close(self, node: int, weights: Array, slopes: Array) -> None:
         """Record a leaf: weights (R,) of the rows, perhaps followed by the slope of a line of its own, and slopes (2 H,)."""
-        given, used = np.flatnonzero(~np.isnan(slopes)), np.flatnonzero(weights)
-        index = np.concatenate([given, self.neurons + used])
-        self.multipliers[node] = index, np.concatenate([slopes[given], weights[used]])
+        fixed, nonzero = np.flatnonzero(~np.isnan(slopes)), np.flatnonzero(weights)
+        index = np.concatenate([fixed, self.neurons + nonzero])
+        self.multipliers[node] = index, np.concatenate([slopes[fixed], weights[nonzero]])
 
     def tree(self) -> Tree:
         return self.written(np.zeros(1, dtype=np.int64), np.asarray(self.feature == -1), self.multipliers)[0]
 
 
-def _longer(one: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
-    return np.concatenate([one, np.zeros((more, *one.shape[1:]), dtype=one.dtype)])
+def _longer(array: npt.NDArray[Any], extra: int) -> npt.NDArray[Any]:
+    return np.concatenate([array, np.zeros((extra, *array.shape[1:]), dtype=array.dtype)])

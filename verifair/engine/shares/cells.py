@@ -91,12 +91,12 @@ class ByPlanes:
         slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
         low, high = domain.box(lower, upper)
         counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
-        apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
-        blame = (score.sum(axis=1) + apart * (high - low) / 2) @ question.owner
-        can = domain.divisible(lower, upper)
-        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
-        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
-        return np.where(can.any(axis=1), blame.argmax(axis=1), -1)
+        spread = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
+        errors = (score.sum(axis=1) + spread * (high - low) / 2) @ question.owner
+        divisible = domain.divisible(lower, upper)
+        relative = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
+        errors = np.where(divisible, errors + 1e-9 * relative * errors.max(axis=1, keepdims=True) + 1e-300 * relative, -1.0)
+        return np.where(divisible.any(axis=1), errors.argmax(axis=1), -1)
 
 
 class ByTrees:
@@ -113,12 +113,12 @@ class ByTrees:
 
     def of(self, lower: Array, upper: Array) -> CellPlanes:
         above = ~self.question.domain.integer & (lower < upper)
-        bounds, score, at = self.lines.least(lower, upper, above, undecided="strict" if self.question.strict else "deployed")
-        best, every = score.argmax(axis=1), np.arange(len(score))
-        flat = np.zeros((bounds.shape[0] * bounds.shape[1], self.question.domain.columns))
+        bounds, score, cuts = self.lines.least(lower, upper, above, undecided="strict" if self.question.strict else "deployed")
+        best, index = score.argmax(axis=1), np.arange(len(score))
+        zero_slopes = np.zeros((bounds.shape[0] * bounds.shape[1], self.question.domain.columns))
         return CellPlanes(
-            under=(flat, bounds[:, :, 0].reshape(-1)), over=(flat, -bounds[:, :, 1].reshape(-1)),
-            variable=np.where(score[every, best] > 0, best, -1), cut=at[every, best],
+            under=(zero_slopes, bounds[:, :, 0].reshape(-1)), over=(zero_slopes, -bounds[:, :, 1].reshape(-1)),
+            variable=np.where(score[index, best] > 0, best, -1), cut=cuts[index, best],
         )
 
 
@@ -144,12 +144,12 @@ class CellLooks:
 
     def _look(self, lower: Array, upper: Array) -> ShareCells:
         question = self.question
-        found = self.bounds.of(lower, upper)
-        counted = question.counted(self.network, lower, upper, found.under, found.over)
-        volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
+        planes = self.bounds.of(lower, upper)
+        counted = question.counted(self.network, lower, upper, planes.under, planes.over)
+        volume, decided = (array.astype(np.float64) for array in (counted.volume, counted.fair + counted.unfair))
         left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(self.volume)
         outside = np.where(counted.volume == 0, question.volumes(lower, upper), 0)
-        variable, cut = self._faces(lower, upper, found.variable, found.cut)
+        variable, cut = self._faces(lower, upper, planes.variable, planes.cut)
         return ShareCells(
             lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, outside=outside, strip=~counted.whole, open=left,
             variable=variable, cut=cut,
@@ -164,12 +164,12 @@ class CellLooks:
             return variable, cut
         variable, cut, mixed = variable.copy(), cut.copy(), question.asked(lower, upper)[1]
         low, high = question.rows(lower), question.rows(upper)
-        for least, most, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
-            met = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
-            first, last = np.where(domain.integer, np.ceil(least) - 1, least), np.where(domain.integer, np.floor(most), most)
+        for f_low, f_high, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
+            constrained = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
+            first, last = np.where(domain.integer, np.ceil(f_low) - 1, f_low), np.where(domain.integer, np.floor(f_high), f_high)
             for end in (first, last):
                 inside = (end + domain.integer > lower) & (end < upper)
-                here = np.flatnonzero(mixed & met & inside.any(axis=1))
-                variable[here] = inside[here].argmax(axis=1)
-                cut[here] = end[variable[here]]
+                index = np.flatnonzero(mixed & constrained & inside.any(axis=1))
+                variable[index] = inside[index].argmax(axis=1)
+                cut[index] = end[variable[index]]
         return variable, cut

@@ -93,8 +93,8 @@ def certify_share(
     _check(query, tolerance)
     budget = budget or Budget()
     question = share_question(query)
-    before = _stored(query, store) if resume and store is not None else None
-    search = _ShareSearch(query, question, tolerance, budget, before, jobs)
+    stored = _stored(query, store) if resume and store is not None else None
+    search = _ShareSearch(query, question, tolerance, budget, stored, jobs)
 
     def keep() -> None:
         if store is not None:
@@ -119,15 +119,15 @@ def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
     counted: outside the box (protected values aside), or without legal rows to compare."""
     question = share_question(query)
     lower, upper = box_of(query.schema, query.box)
-    others = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
-    inside = others[query.schema.domain.within(others) & ((others >= lower) & (others <= upper)).all(axis=1)]
+    rows = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
+    inside = rows[query.schema.domain.within(rows) & ((rows >= lower) & (rows <= upper)).all(axis=1)]
     fair = unfair = 0
     for i in range(0, len(inside), COPIES):
         part = inside[i : i + COPIES]
         pairs, _ = question.asked(part, part)
         counted = pairs.any(axis=(1, 2))
-        found = question.decided(query.network, part[counted], pairs[counted])
-        fair, unfair = fair + int(found.sum()), unfair + int((~found).sum())
+        is_fair = question.decided(query.network, part[counted], pairs[counted])
+        fair, unfair = fair + int(is_fair.sum()), unfair + int((~is_fair).sum())
     return fair, unfair, len(raw) - fair - unfair
 
 
@@ -135,8 +135,8 @@ def share_question(query: IndividualFairness) -> ShareQuestion:
     lower, upper = box_of(query.schema, query.box)
     Pairs.of(query, lower, upper)  # refuses boxes without pairs, or with too many
     index = [query.schema.index(name) for name in query.protected]
-    found = ShareQuestion.of(query.schema.domain, lower, upper, index, differ=query.differ, strict=query.signs == "strict")
-    return replace(found, slack=4 * SLACK)  # the checker sums in another order
+    question = ShareQuestion.of(query.schema.domain, lower, upper, index, differ=query.differ, strict=query.signs == "strict")
+    return replace(question, slack=4 * SLACK)  # the checker sums in another order
 
 
 def _check(query: IndividualFairness, tolerance: float) -> None:
@@ -161,7 +161,7 @@ def _rounded(share: Fraction) -> float:
 
 def _query(query: IndividualFairness, tolerance: float | None = None) -> ShareQuery:
     lower, upper = box_of(query.schema, query.box)
-    box = {one.name: (float(low), float(high)) for one, low, high in zip(query.schema.features, lower, upper, strict=True)}
+    box = {feature.name: (float(low), float(high)) for feature, low, high in zip(query.schema.features, lower, upper, strict=True)}
     return ShareQuery(
         kind="certified-share", protected=tuple(query.protected), box=box, differ="any" if query.differ == "any" else "all",
         signs=query.signs, tolerance=tolerance,
@@ -170,15 +170,15 @@ def _query(query: IndividualFairness, tolerance: float | None = None) -> ShareQu
 
 def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
     try:
-        found = ShareCertificate.load(store)
+        certificate = ShareCertificate.load(store)
     except CertificateError as error:
         raise DataError(f"{error}; name another file with --store") from None
-    same = (replace(found.query, tolerance=None), found.network_sha256, found.schema_sha256) == (
+    matches = (replace(certificate.query, tolerance=None), certificate.network_sha256, certificate.schema_sha256) == (
         _query(query), query.network.source_sha256, query.schema.sha256
     )
-    if not same or not found.intact:
+    if not matches or not certificate.intact:
         raise DataError(f"{store}: holds another question; pass the same model, schema and options as it was made with")
-    return found
+    return certificate
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,7 +192,7 @@ class _ShareSearch:
     """The state of the search: the tree, with the data of `ShareCells` for every node; a node that is cut has no points."""
 
     def __init__(
-        self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
+        self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, stored: ShareCertificate | None,
         jobs: int,
     ) -> None:
         self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
@@ -201,14 +201,14 @@ class _ShareSearch:
         self.volume, self.helpers = self.looks.volume, Helpers(Shared(value=self.looks.cells), jobs)
         self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
-        self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
-        self.history = [] if before is None else list(before.history)
+        self.earlier = stored.history[-1][0] if stored is not None and stored.history else 0.0
+        self.history = [] if stored is None else list(stored.history)
         root = self._looked_at(question.lower[None], question.upper[None])
         small = domain.integer.all() and max(np.abs(root.lower).max(), np.abs(root.upper).max()) < 2**31
         cells = replace(root, lower=root.lower.astype(np.int32), upper=root.upper.astype(np.int32)) if small else root
         self.trees = Trees(1, **{name: getattr(cells, name) for name in cells.__dataclass_fields__})
-        if before is not None:
-            self._grow(before.tree)
+        if stored is not None:
+            self._grow(stored.tree)
 
     @property
     def cells(self) -> int:
@@ -228,13 +228,13 @@ class _ShareSearch:
         """Cut cells until the bracket is narrow enough; return why it ended earlier, or None. keep: writes the present tree."""
         reason: Reason | None = None
         reported = self.started
-        due = time.monotonic() + KEEP
+        next_save = time.monotonic() + KEEP
 
         def ended() -> bool:
-            nonlocal reason, reported, due
-            if (begun := time.monotonic()) > due:
+            nonlocal reason, reported, next_save
+            if (start := time.monotonic()) > next_save:
                 keep()
-                due = (kept := time.monotonic()) + max(KEEP, 20 * (kept - begun))
+                next_save = (end := time.monotonic()) + max(KEEP, 20 * (end - start))
             now = clock.now()
             if now - reported > 1:
                 fair, unfair = self._shares()
@@ -255,23 +255,23 @@ class _ShareSearch:
             reason = Reason.INTERRUPTED
         return reason
 
-    def take(self, most: int) -> _Taken | None:
-        """Return at most `most` leaves that can be cut, those with the largest open volume."""
+    def take(self, limit: int) -> _Taken | None:
+        """Return at most `limit` leaves that can be cut, those with the largest open volume."""
         left = np.where(self._known("variable") >= 0, self._known("open"), 0.0)
-        able = np.flatnonzero(left)
-        if not len(able):
+        divisible = np.flatnonzero(left)
+        if not len(divisible):
             return None
-        count = min(max(AT_ONCE, len(able) // PART), most, max(1, len(able) // 4))
-        return _Taken(node=able[np.argpartition(-left[able], count - 1)[:count]])
+        count = min(max(AT_ONCE, len(divisible) // PART), limit, max(1, len(divisible) // 4))
+        return _Taken(node=divisible[np.argpartition(-left[divisible], count - 1)[:count]])
 
     def _step(self, taken: _Taken) -> None:
         nodes = taken.node
-        variable, at, (lower, upper) = self._known("variable")[nodes], self._known("cut")[nodes], self._boxes(nodes)
-        found = self._looked_at(*self.domain.halves(lower, upper, variable, at))
+        variable, cut, (lower, upper) = self._known("variable")[nodes], self._known("cut")[nodes], self._boxes(nodes)
+        cells = self._looked_at(*self.domain.halves(lower, upper, variable, cut))
         for name in POINTS:  # halves inherit 0: an interrupt here leaves less than is proved, and never more
             self._known(name)[nodes] = 0
-        first = self.trees.split(nodes, variable, at)
-        self._note(np.concatenate([first, first + 1]), found)
+        first = self.trees.split(nodes, variable, cut)
+        self._note(np.concatenate([first, first + 1]), cells)
 
     def _known(self, name: str) -> npt.NDArray[Any]:
         return self.trees.known[name][: self.trees.size]
@@ -285,12 +285,12 @@ class _ShareSearch:
 
     def _grow(self, tree: Tree) -> None:
         """Take over a tree of an earlier run. Raises DataError if it is no tree over this box."""
-        found = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
-        if isinstance(found, str) or np.isin(tree.feature, self.question.index).any():
+        decoded = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
+        if isinstance(decoded, str) or np.isin(tree.feature, self.question.index).any():
             raise DataError("the store's tree is none over the query's box; name another file with --store")
         for name in POINTS:
             self._known(name)[:] = 0
-        number, (leaves, regions) = self.trees.grow(tree), found
+        number, (leaves, regions) = self.trees.grow(tree), decoded
         self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
 
     def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
@@ -304,7 +304,7 @@ class _ShareSearch:
         """Return the fair and the unfair share of all cells, and add them to the history."""
         strip = self._known("strip")
         points = [(self._known(name)[~strip].sum(), self._known(name)[strip].sum()) for name in ("fair", "unfair")]
-        fair, unfair = ((whole + (1 - SPARE) * counted) / (self.total or 1) for whole, counted in points)
+        fair, unfair = ((exact + (1 - SPARE) * counted) / (self.total or 1) for exact, counted in points)
         self.history.append((self.seconds, float(fair), float(unfair)))
         return fair, unfair
 
@@ -314,6 +314,6 @@ class _ShareSearch:
         return ShareCertificate(
             network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
             semantics=semantics(self.query.network), query=_query(self.query, self.tolerance),
-            features=tuple(one.name for one in self.query.schema.features), fair=fair, unfair=unfair,
+            features=tuple(feature.name for feature in self.query.schema.features), fair=fair, unfair=unfair,
             tree=self.trees.written(np.zeros(1, dtype=np.int64), leaf, {})[0], history=tuple(self.history),
         )

@@ -43,42 +43,42 @@ def _leaves(
 ) -> Any:
     """Write the cells of all leaves, variable by variable (for categories a set in `low`), and the value of each leaf."""
     count, stride, leaves = len(hot), trees[2 * end - 1] - trees[2 * begin], 0
-    now = whole(2 * count)
+    ends = whole(2 * count)
     for t in range(begin, end):
-        mine, depth, j = (t - begin) * count, 0, trees[2 * t]
+        base, depth, j = (t - begin) * count, 0, trees[2 * t]
         begins[t - begin] = leaves
         for v in range(count):
-            asks[mine + v], a, b = 0, first[at + v], last[at + v]
-            now[2 * v], now[2 * v + 1] = (a, b) if hot[v] == 0 else (between(a, b), a - 1)
+            asks[base + v], a, b = 0, first[at + v], last[at + v]
+            ends[2 * v], ends[2 * v + 1] = (a, b) if hot[v] == 0 else (between(a, b), a - 1)
         while True:
             v, c = variable[j], cut[j]
             if v >= 0:
-                asks[mine + v], k = 1, 5 * depth
-                trail[k], trail[k + 1], trail[k + 2], trail[k + 3], trail[k + 4] = right[j], v, c, now[2 * v], now[2 * v + 1]
+                asks[base + v], k = 1, 5 * depth
+                trail[k], trail[k + 1], trail[k + 2], trail[k + 3], trail[k + 4] = right[j], v, c, ends[2 * v], ends[2 * v + 1]
                 if hot[v] == 0:
-                    now[2 * v + 1] = min(now[2 * v + 1], c)
+                    ends[2 * v + 1] = min(ends[2 * v + 1], c)
                 else:
-                    now[2 * v] &= sets[c]
+                    ends[2 * v] &= sets[c]
                 depth, j = depth + 1, j + 1
                 continue
             value[leaves] = 0.0
             for s in range(lines):
                 value[leaves] += shares[share + s] * adds[c * lines + s]
             for v in range(count):
-                low[v * stride + leaves], high[v * stride + leaves] = now[2 * v], now[2 * v + 1]
+                low[v * stride + leaves], high[v * stride + leaves] = ends[2 * v], ends[2 * v + 1]
             leaves += 1
             while depth > 0 and trail[5 * depth - 5] < 0:     # both branches are done
                 depth -= 1
                 v = trail[5 * depth + 1]
-                now[2 * v], now[2 * v + 1] = trail[5 * depth + 3], trail[5 * depth + 4]
+                ends[2 * v], ends[2 * v + 1] = trail[5 * depth + 3], trail[5 * depth + 4]
             if depth == 0:
                 break
             k = 5 * depth - 5
             v, j, trail[k] = trail[k + 1], trail[k], -1
             if hot[v] == 0:
-                now[2 * v], now[2 * v + 1] = max(trail[k + 3], trail[k + 2] + 1), trail[k + 4]
+                ends[2 * v], ends[2 * v + 1] = max(trail[k + 3], trail[k + 2] + 1), trail[k + 4]
             else:
-                now[2 * v] = trail[k + 3] & ~now[2 * v]
+                ends[2 * v] = trail[k + 3] & ~ends[2 * v]
     begins[end - begin] = leaves
 
 
@@ -96,91 +96,91 @@ def evened(
     if end == begin:
         return 0.0
     low, high, value, begins, asks, least, place, table, logs, trail = notes
-    count, stride, some = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
+    count, stride, number = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
     _leaves(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, low, high,
             value, begins, asks, trail)
     for v in range(count):
         a, width = first[at + v], last[at + v] - first[at + v] + 1
         if width == 1:
             continue
-        asking, every, of = 0, some * width, v * stride
-        for x in range(every, every + width):
+        asking, sums, row = 0, number * width, v * stride
+        for x in range(sums, sums + width):
             least[x] = 0.0
-        for t in range(some):
-            mine, stretches = t * width, width
+        for t in range(number):
+            base, stretches = t * width, width
             if asks[t * count + v] == 0:
                 continue
             if hot[v] == 0:
-                for x in range(mine, mine + width):
+                for x in range(base, base + width):
                     place[x] = 0
                 for leaf in range(begins[t], begins[t + 1]):
-                    place[mine + low[of + leaf] - a] = 1
-                place[mine] = 0
-                for x in range(mine + 1, mine + width):
+                    place[base + low[row + leaf] - a] = 1
+                place[base] = 0
+                for x in range(base + 1, base + width):
                     place[x] += place[x - 1]
-                stretches = place[mine + width - 1] + 1
+                stretches = place[base + width - 1] + 1
                 levels = logs[stretches]
                 for i in range((levels + 1) * stretches):
                     table[i] = INFINITE
                 for leaf in range(begins[t], begins[t + 1]):
-                    one, two, much = place[mine + low[of + leaf] - a], place[mine + high[of + leaf] - a], value[leaf]
-                    k = logs[two - one + 1]
-                    one, two = k * stretches + one, k * stretches + two + 1 - (1 << k)
-                    table[one], table[two] = min(table[one], much), min(table[two], much)
+                    start, stop, cost = place[base + low[row + leaf] - a], place[base + high[row + leaf] - a], value[leaf]
+                    k = logs[stop - start + 1]
+                    start, stop = k * stretches + start, k * stretches + stop + 1 - (1 << k)
+                    table[start], table[stop] = min(table[start], cost), min(table[stop], cost)
                 for k in range(levels, 0, -1):
                     for i in range(stretches + 1 - (1 << k)):
-                        much, one = table[k * stretches + i], (k - 1) * stretches + i
-                        two = one + (1 << (k - 1))
-                        table[one], table[two] = min(table[one], much), min(table[two], much)
+                        cost, start = table[k * stretches + i], (k - 1) * stretches + i
+                        stop = start + (1 << (k - 1))
+                        table[start], table[stop] = min(table[start], cost), min(table[stop], cost)
             else:
                 for x in range(width):
-                    place[mine + x], table[x] = x, INFINITE
+                    place[base + x], table[x] = x, INFINITE
                 for leaf in range(begins[t], begins[t + 1]):
                     for x in range(width):
-                        if (low[of + leaf] >> (a + x)) & 1 == 1 and value[leaf] < table[x]:
+                        if (low[row + leaf] >> (a + x)) & 1 == 1 and value[leaf] < table[x]:
                             table[x] = value[leaf]
             lowest, highest = INFINITE, -INFINITE
             for x in range(stretches):
-                least[mine + x] = table[x]
+                least[base + x] = table[x]
                 lowest, highest = min(lowest, table[x]), max(highest, table[x])
             if highest - lowest > small:
                 asking += 1
                 for x in range(width):
-                    least[every + x] += least[mine + place[mine + x]]
+                    least[sums + x] += least[base + place[base + x]]
             else:
                 asks[t * count + v] = 0
         if asking < 2:
             continue
-        for x in range(every, every + width):
+        for x in range(sums, sums + width):
             least[x] /= asking
-        for t in range(some):
-            mine = t * width
+        for t in range(number):
+            base = t * width
             if asks[t * count + v] == 0:
                 continue
-            stretches = place[mine + width - 1] + 1
+            stretches = place[base + width - 1] + 1
             for x in range(stretches):
                 table[x] = INFINITE
             for x in range(width):
-                one = place[mine + x]
-                table[one] = min(table[one], least[every + x] - least[mine + one])
+                start = place[base + x]
+                table[start] = min(table[start], least[sums + x] - least[base + start])
             if hot[v] == 0:
                 for k in range(1, logs[stretches] + 1):
                     for i in range(stretches + 1 - (1 << k)):
-                        one = (k - 1) * stretches + i
-                        table[k * stretches + i] = min(table[one], table[one + (1 << (k - 1))])
+                        start = (k - 1) * stretches + i
+                        table[k * stretches + i] = min(table[start], table[start + (1 << (k - 1))])
                 for leaf in range(begins[t], begins[t + 1]):
-                    one, two = place[mine + low[of + leaf] - a], place[mine + high[of + leaf] - a]
-                    k = logs[two - one + 1]
-                    value[leaf] += min(table[k * stretches + one], table[k * stretches + two + 1 - (1 << k)])
+                    start, stop = place[base + low[row + leaf] - a], place[base + high[row + leaf] - a]
+                    k = logs[stop - start + 1]
+                    value[leaf] += min(table[k * stretches + start], table[k * stretches + stop + 1 - (1 << k)])
             else:
                 for leaf in range(begins[t], begins[t + 1]):
-                    most = INFINITE
+                    smallest = INFINITE
                     for x in range(width):
-                        if (low[of + leaf] >> (a + x)) & 1 == 1 and table[x] < most:
-                            most = table[x]
-                    value[leaf] += most
+                        if (low[row + leaf] >> (a + x)) & 1 == 1 and table[x] < smallest:
+                            smallest = table[x]
+                    value[leaf] += smallest
     total = 0.0
-    for t in range(some):
+    for t in range(number):
         lowest = INFINITE
         for leaf in range(begins[t], begins[t + 1]):
             lowest = min(lowest, value[leaf])

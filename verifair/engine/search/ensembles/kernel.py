@@ -55,7 +55,7 @@ def _at_point(
 def _log_odds(value: Any, begin: Any, inside: Any, outside: Any, above: Any) -> Any:
     """A number at most g, or -g where not `above`, from bounds of what every pair of classes differ by: log-sums in the places of
     the maximum over the side that it adds and the minimum over the other one (`encoders.trees.compared.least_margins`)."""
-    most, total = -INFINITE, 0.0
+    largest, total = -INFINITE, 0.0
     for i in range(outside if above else inside):
         best, inner = -INFINITE, 0.0
         count = inside if above else outside
@@ -63,13 +63,13 @@ def _log_odds(value: Any, begin: Any, inside: Any, outside: Any, above: Any) -> 
             best = max(best, value[begin + (j * outside + i if above else i * outside + j)])
         for j in range(count):
             inner += math.exp(value[begin + (j * outside + i if above else i * outside + j)] - best)
-        one = -best - math.log(inner)
-        if one > most:
-            total = total * math.exp(most - one) + 1.0
-            most = one
+        term = -best - math.log(inner)
+        if term > largest:
+            total = total * math.exp(largest - term) + 1.0
+            largest = term
         else:
-            total += math.exp(one - most)
-    return -most - math.log(total)
+            total += math.exp(term - largest)
+    return -largest - math.log(total)
 
 
 @compiled
@@ -90,77 +90,77 @@ def _gap_row(value: Any, head: Any) -> Any:
     inside, outside = int(head[1]), int(head[2])
     pairs = inside * outside
     high, low = -_log_odds(value, 0, inside, outside, False), _log_odds(value, pairs, inside, outside, True)
-    apart, row = -INFINITE, 2 * pairs
+    difference, row = -INFINITE, 2 * pairs
     for s in range(2 * pairs, 3 * pairs):
-        if -value[s] > apart:
-            apart, row = -value[s], s
-    if apart > 0 and high - low > apart:
-        high = min(max(apart / 2, low + apart), high)
-        low = high - apart
-    elif apart > 0:     # both ends count: the one at which the probability is steeper
+        if -value[s] > difference:
+            difference, row = -value[s], s
+    if difference > 0 and high - low > difference:
+        high = min(max(difference / 2, low + difference), high)
+        low = high - difference
+    elif difference > 0:     # both ends count: the one at which the probability is steeper
         first, second = _probability(high), _probability(low)
         begin = 0 if first * (1 - first) > second * (1 - second) else pairs
         row = begin
         for s in range(begin, begin + pairs):
             if value[s] < value[row]:
                 row = s
-    largest = max(_probability(high) - _probability(low), 0.0) if apart > 0 else 0.0
+    largest = max(_probability(high) - _probability(low), 0.0) if difference > 0 else 0.0
     left = head[3] - largest - head[4]
     return row, left, left >= 0
 
 
 @compiled
-def _steepest(shift: Any, scale: Any, low: Any, high: Any, apart: Any) -> Any:
-    """How much a logistic function rises by in a window `apart` long within low and high, at most: in that around its middle, or as
+def _steepest(shift: Any, scale: Any, low: Any, high: Any, width: Any) -> Any:
+    """How much a logistic function rises by in a window `width` long within low and high, at most: in that around its middle, or as
     near to it as may be, with room on both sides: large scores round where it ends."""
-    room = (abs(low) + abs(high)) * NARROW
-    apart = min(apart * LOOSE, high - low) + room
-    top = min(max(shift + apart / 2, low + apart), high) + room
+    slack = (abs(low) + abs(high)) * NARROW
+    width = min(width * LOOSE, high - low) + slack
+    top = min(max(shift + width / 2, low + width), high) + slack
     # never 0: float64 does not tell the ends of short windows apart, nor those of large scores
-    return _probability(scale * (top - shift)) - _probability(scale * (top - apart - 2 * room - shift)) + CURVED
+    return _probability(scale * (top - shift)) - _probability(scale * (top - width - 2 * slack - shift)) + CURVED
 
 
 @compiled
-def _flattest(curved: Any, shift: Any, scale: Any, low: Any, high: Any, apart: Any) -> Any:
-    """How much a function rises by, at least, from `high` or less to `low` or more, `apart` or more: in the first or the last such
+def _flattest(curved: Any, shift: Any, scale: Any, low: Any, high: Any, width: Any) -> Any:
+    """How much a function rises by, at least, from `high` or less to `low` or more, `width` or more: in the first or the last such
     window, for none is steep twice."""
-    apart = apart / LOOSE - (abs(low) + abs(high)) * NARROW
-    if not apart > 0:
+    width = width / LOOSE - (abs(low) + abs(high)) * NARROW
+    if not width > 0:
         return 0.0
-    first, second = scale * (low - apart - shift), scale * (low - shift)
-    third, fourth = scale * (high - shift), scale * (high + apart - shift)
+    first, second = scale * (low - width - shift), scale * (low - shift)
+    third, fourth = scale * (high - shift), scale * (high + width - shift)
     if curved:
         return min(_probability(second) - _probability(first), _probability(fourth) - _probability(third))
     return min(min(max(second, 0.0), 1.0) - min(max(first, 0.0), 1.0), min(max(fourth, 0.0), 1.0) - min(max(third, 0.0), 1.0))
 
 
 @compiled
-def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
-    """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
+def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, drop: Any) -> Any:
+    """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `drop` within low and high, at
     most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
     of the ramps does, which follow one another; ramps that overlap as far as each of them is steep."""
-    apart = min(apart * LOOSE, high - low) + (abs(low) + abs(high)) * NARROW
+    drop = min(drop * LOOSE, high - low) + (abs(low) + abs(high)) * NARROW
     fall, best, largest, before, passed, j = 0.0, 0.0, 0.0, 0.0, 0.0, begin
     for k in range(begin, end):
         kind, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
         if kind > 0:
             if kind > 1:
-                fall += weight * min(scale * apart, 1.0)
+                fall += weight * min(scale * drop, 1.0)
             else:
-                fall += weight * _steepest(shift, scale, low, high, apart)
+                fall += weight * _steepest(shift, scale, low, high, drop)
             j = k + 1
             continue
         largest = max(largest, weight)
         stop = shift + 1 / scale
         top = min(stop, high)
-        bottom = max(top - apart, low)
+        bottom = max(top - drop, low)
         while j < k and head[5 * j + 2] + 1 / head[5 * j + 3] <= bottom:
             passed += head[5 * j + 4]
             j += 1
         if top > low:
             part = head[5 * j + 4] * min(max(head[5 * j + 3] * (bottom - head[5 * j + 2]), 0.0), 1.0)
-            whole = weight * min(max(scale * (top - shift), 0.0), 1.0) if stop > high else weight
-            best = max(best, before + whole - passed - part)
+            full = weight * min(max(scale * (top - shift), 0.0), 1.0) if stop > high else weight
+            best = max(best, before + full - passed - part)
         before += weight
         if stop >= high:
             break
@@ -173,24 +173,24 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
         if shift >= high:
             break
         bottom = max(shift, low)
-        top = min(bottom + apart, high)
+        top = min(bottom + drop, high)
         while j < end and head[5 * j + 2] + 1 / head[5 * j + 3] <= top:
             passed += head[5 * j + 4]
             j += 1
-        whole = head[5 * j + 4] * min(max(head[5 * j + 3] * (top - head[5 * j + 2]), 0.0), 1.0) if j < end else 0.0
+        full = head[5 * j + 4] * min(max(head[5 * j + 3] * (top - head[5 * j + 2]), 0.0), 1.0) if j < end else 0.0
         part = weight * min(max(scale * (bottom - shift), 0.0), 1.0)
-        best = max(best, passed + whole - before - part)
+        best = max(best, passed + full - before - part)
         before += weight
     return fall + best + SPARE * largest
 
 
 @compiled
-def _rise(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
-    """How much functions begin ... end - 1 of a score rise by in all, at least, while it rises by `apart` or more, from `high` or
+def _rise(head: Any, begin: Any, end: Any, low: Any, high: Any, gain: Any) -> Any:
+    """How much functions begin ... end - 1 of a score rise by in all, at least, while it rises by `gain` or more, from `high` or
     less to `low` or more."""
     rise = 0.0
     for k in range(begin, end):
-        rise += head[5 * k + 4] * _flattest(head[5 * k + 1] == 1, head[5 * k + 2], head[5 * k + 3], low, high, apart)
+        rise += head[5 * k + 4] * _flattest(head[5 * k + 1] == 1, head[5 * k + 2], head[5 * k + 3], low, high, gain)
     return rise
 
 
@@ -209,38 +209,38 @@ def add_means(value: Any, head: Any) -> None:
     for c in range(3):
         begin, kind, total, rounded = c * scores, head[6 + c], 0.0, head[4] > 0
         if c == 2:
-            one, two = (scores, 0) if head[6] > 0 else (0, scores)
+            upper_at, lower_at = (scores, 0) if head[6] > 0 else (0, scores)
             k = 2
             for i in range(scores if kind > 0 else 0):
                 end = int(head[10 + 5 * functions + i])
-                low, high = value[two + i], -value[one + i]
-                apart = min(-value[begin + i], high - low)
-                if head[chances + i] > 0 and apart < 0:
-                    apart = min(CURVED - _flattest(head[chances + i] > 0, 0.0, 1.0, low, high, -apart), 0.0)
+                low, high = value[lower_at + i], -value[upper_at + i]
+                difference = min(-value[begin + i], high - low)
+                if head[chances + i] > 0 and difference < 0:
+                    difference = min(CURVED - _flattest(head[chances + i] > 0, 0.0, 1.0, low, high, -difference), 0.0)
                     low, high = _probability(low) - CURVED, _probability(high) + CURVED
-                elif head[chances + i] > 0 and apart > 0:
-                    apart = _steepest(0.0, 1.0, low, high, apart)
+                elif head[chances + i] > 0 and difference > 0:
+                    difference = _steepest(0.0, 1.0, low, high, difference)
                     low, high = _probability(low) - CURVED, _probability(high) + CURVED
-                if apart > 0:
-                    fall = _fall(head, k, end, low, high, apart)
+                if difference > 0:
+                    fall = _fall(head, k, end, low, high, difference)
                     total -= fall * LOOSE + head[5] if fall != 0 else 0.0
-                elif apart < 0:
-                    total += max(_rise(head, k, end, low, high, -apart) / LOOSE - head[5], 0.0)
+                elif difference < 0:
+                    total += max(_rise(head, k, end, low, high, -difference) / LOOSE - head[5], 0.0)
                 k = end
         elif kind != 0:
             for k in range(functions):
-                at = 10 + 5 * k
-                score, room = kind * value[begin + int(head[at])], 0.0
-                if head[chances + int(head[at])] > 0:
-                    score, room = _probability(score), head[at + 3] * CURVED
-                moved = head[at + 3] * (score - head[at + 2])
-                if head[at + 1] == 1:
-                    total += head[at + 4] * _probability(moved)
+                offset = 10 + 5 * k
+                score, slack = kind * value[begin + int(head[offset])], 0.0
+                if head[chances + int(head[offset])] > 0:
+                    score, slack = _probability(score), head[offset + 3] * CURVED
+                scaled = head[offset + 3] * (score - head[offset + 2])
+                if head[offset + 1] == 1:
+                    total += head[offset + 4] * _probability(scaled)
                     rounded = True
-                elif moved >= LOOSE + room:
-                    total += head[at + 4]
-                elif moved > -room:
-                    total += head[at + 4] * min(max(moved, 0.0), 1.0)
+                elif scaled >= LOOSE + slack:
+                    total += head[offset + 4]
+                elif scaled > -slack:
+                    total += head[offset + 4] * min(max(scaled, 0.0), 1.0)
                     rounded = True
             total = kind * (total + head[3])
             if rounded:
@@ -251,13 +251,13 @@ def add_means(value: Any, head: Any) -> None:
 @compiled
 def means_of(least: Any, count: Any, scores: Any, even: Any, odd: Any) -> Any:
     """The mean at x' and its difference from that at x, (N, 2), from lines (N, 3, m) of all scores. even, odd: heads, in turns."""
-    value, found = real(3 * scores + 3), real(2 * count)
+    value, result = real(3 * scores + 3), real(2 * count)
     for k in range(count):
         for s in range(3 * scores):
             value[s] = least[3 * scores * k + s]
         add_means(value, even if k % 2 == 0 else odd)
-        found[2 * k], found[2 * k + 1] = value[3 * scores + 1], value[3 * scores + 2]
-    return found
+        result[2 * k], result[2 * k + 1] = value[3 * scores + 1], value[3 * scores + 2]
+    return result
 
 
 @compiled
@@ -271,25 +271,25 @@ def _best_row(
         if head[0] == 0:
             return _gap_row(value, head)
         add_means(value, head)
-    best, found, most = 0, -INFINITE, -INFINITE
-    worst, least, met = -1, INFINITE, True
+    best, best_value, best_ratio = 0, -INFINITE, -INFINITE
+    worst, worst_value, worst_holds = -1, INFINITE, True
     for r in range(rows):
         if r > 0 and clause[r] != clause[r - 1]:
-            holds = found > 0 or (found == 0 and strict[best] == 0)
-            if found < least or (found == least and met and not holds):
-                worst, least, met = best, found, holds
-            best, found, most = r, -INFINITE, -INFINITE
+            holds = best_value > 0 or (best_value == 0 and strict[best] == 0)
+            if best_value < worst_value or (best_value == worst_value and worst_holds and not holds):
+                worst, worst_value, worst_holds = best, best_value, holds
+            best, best_value, best_ratio = r, -INFINITE, -INFINITE
         total = constants[r] - charges[r]
         for s in range(lines):
             if shares[r * lines + s] != 0:
                 total += shares[r * lines + s] * value[s]
         relative = total / sizes[r]
-        if relative > most or (relative == most and strict[r] < strict[best]):
-            best, found, most = r, total, relative
-    holds = found > 0 or (found == 0 and strict[best] == 0)
-    if worst >= 0 and (least < found or (least == found and holds)):
-        return worst, least, met
-    return best, found, holds
+        if relative > best_ratio or (relative == best_ratio and strict[r] < strict[best]):
+            best, best_value, best_ratio = r, total, relative
+    holds = best_value > 0 or (best_value == 0 and strict[best] == 0)
+    if worst >= 0 and (worst_value < best_value or (worst_value == best_value and holds)):
+        return worst, worst_value, worst_holds
+    return best, best_value, holds
 
 
 @compiled
@@ -312,25 +312,25 @@ def _tried(
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, sets, adds, lines, base, base_at, point, value)
-        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
+        _, row_value, holds = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
         tried += 1
-        if found < score or not met:
-            score = found
+        if row_value < score or not holds:
+            score = row_value
             for v in range(count):
                 best[v] = point[v]
-            if not met:
+            if not holds:
                 return True, seed, tried
     for v in range(count):
         point[v] = best[v]
     for _ in range(SWEEPS):
-        before = score
+        previous = score
         for v in range(count):
             a, b = first[at + v], last[at + v]
             if a == b:
                 continue
-            few = b - a < VALUES
-            for k in range(b - a + 1 if few else VALUES):
-                if few:
+            exhaustive = b - a < VALUES
+            for k in range(b - a + 1 if exhaustive else VALUES):
+                if exhaustive:
                     x = a + k
                 else:
                     seed = (seed * 1103515245 + 12345) % 2147483648
@@ -339,14 +339,14 @@ def _tried(
                     continue
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, sets, adds, lines, base, base_at, point, value)
-                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
+                _, row_value, holds = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
                 tried += 1
-                if found < score or not met:
-                    score, best[v] = found, x
-                    if not met:
+                if row_value < score or not holds:
+                    score, best[v] = row_value, x
+                    if not holds:
                         return True, seed, tried
             point[v] = best[v]
-        if score >= before:
+        if score >= previous:
             break
     return False, seed, tried
 
@@ -354,8 +354,8 @@ def _tried(
 @compiled
 def _bounded(
     begin: Any, end: Any, used: Any, top: Any, tree_at: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any,
-    adds: Any, lines: Any, low: Any, high: Any, none: Any, before: Any, before_at: Any, rest: Any, rest_at: Any, value: Any,
-    least: Any, waiting: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any,
+    adds: Any, lines: Any, low: Any, high: Any, zero: Any, before: Any, before_at: Any, rest: Any, rest_at: Any, value: Any,
+    least: Any, stack: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any,
     losses: Any, gain: Any, notes: Any,
 ) -> Any:
     """Prune trees begin ... end - 1 to a box, behind `used` trees that end at node `top`, and bound the row nearest to closing it.
@@ -369,8 +369,8 @@ def _bounded(
         rest[rest_at + s], value[s] = before[before_at + s], before[before_at + s]
     first, start = used, top
     for t in range(begin, end):
-        stop = pruned(tree_at[2 * t], variable, cut, right, variable, cut, right, top, low, high, none, hot, sets, adds,
-                      lines, least, waiting)
+        stop = pruned(tree_at[2 * t], variable, cut, right, variable, cut, right, top, low, high, zero, hot, sets, adds,
+                      lines, least, stack)
         for s in range(lines):
             value[s] += least[s]
         if stop == top + 1:
@@ -379,20 +379,20 @@ def _bounded(
         else:
             tree_at[2 * used], tree_at[2 * used + 1] = top, stop
             used, top = used + 1, stop
-    row, plain, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
-    found, code, effort = plain, row, 0 * row
-    if not closed and len(losses) > 0 and plain + HOPED * gain > 0:
+    row, simple, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
+    bound, code, effort = simple, row, 0 * row
+    if not closed and len(losses) > 0 and simple + HOPED * gain > 0:
         effort = EFFORT * (top - start)
-        closer = constants[row] - charges[row] - losses[row] + evened(
-            first, used, tree_at, variable, cut, right, hot, sets, adds, lines, shares, row * lines, low, high, none,
+        evened_bound = constants[row] - charges[row] - losses[row] + evened(
+            first, used, tree_at, variable, cut, right, hot, sets, adds, lines, shares, row * lines, low, high, zero,
             losses[row] / 16, notes)
         for s in range(lines):
-            closer += shares[row * lines + s] * rest[rest_at + s]
-        gained = max(closer - plain, 0.0)
+            evened_bound += shares[row * lines + s] * rest[rest_at + s]
+        gained = max(evened_bound - simple, 0.0)
         gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
-        if closer > plain:
-            found, code, closed = closer, rows + row, closer > 0
-    return used, top, row, plain, found, code, closed, gain, effort
+        if evened_bound > simple:
+            bound, code, closed = evened_bound, rows + row, evened_bound > 0
+    return used, top, row, simple, bound, code, closed, gain, effort
 
 
 @compiled
@@ -409,13 +409,13 @@ def _score_cuts(
             if v == -1:
                 least_at[j] = adds[cut[j] * lines + line]
                 continue
-            one, two = least_at[j + 1], least_at[right[j]]
-            apart = one - two
-            least_at[j] = one
-            if apart > 0:
-                least_at[j] = two
+            first, second = least_at[j + 1], least_at[right[j]]
+            difference = first - second
+            least_at[j] = first
+            if difference > 0:
+                least_at[j] = second
             else:
-                apart = -apart
+                difference = -difference
             c, ordered = cut[j], hot[v] == 0
             for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
                 if ordered or (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
@@ -423,48 +423,48 @@ def _score_cuts(
                     if seen[key] != stamp:
                         seen[key], score[key], touched[keys] = stamp, 0.0, key
                         keys += 1
-                    score[key] += apart
+                    score[key] += difference
     return keys
 
 
 @compiled
 def _largest(score: Any, touched: Any, keys: Any) -> Any:
     """The first of the cells touched that has the largest score."""
-    chosen = touched[0]
+    best = touched[0]
     for i in range(1, keys):
-        if score[touched[i]] > score[chosen]:
-            chosen = touched[i]
-    return chosen
+        if score[touched[i]] > score[best]:
+            best = touched[i]
+    return best
 
 
 @compiled
-def _add_leaf(closed: Any, bounds: Any, leaves: Any, box: Any, node: Any, code: Any, surely: Any, bound: Any) -> Any:
+def _add_leaf(closed: Any, bounds: Any, leaves: Any, box: Any, node: Any, code: Any, certified: Any, bound: Any) -> Any:
     """Put a closed leaf behind so many others; returns their lists."""
     closed, bounds = room(closed, 4 * leaves + 4), room(bounds, leaves + 1)
-    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2], closed[4 * leaves + 3] = box, node, code, surely
+    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2], closed[4 * leaves + 3] = box, node, code, certified
     bounds[leaves] = bound
     return closed, bounds
 
 
 @compiled
 def _add_open(
-    left: Any, lows: Any, highs: Any, opens: Any, box: Any, node: Any, alike: Any, low: Any, high: Any, at: Any, count: Any
+    left: Any, lows: Any, highs: Any, opens: Any, box: Any, node: Any, is_constant: Any, low: Any, high: Any, at: Any, count: Any
 ) -> Any:
     """Put an open leaf, the box at `at`, behind so many others; returns their lists."""
     left, lows, highs = room(left, 3 * opens + 3), room(lows, (opens + 1) * count), room(highs, (opens + 1) * count)
-    left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = box, node, alike
+    left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = box, node, is_constant
     for v in range(count):
         lows[opens * count + v], highs[opens * count + v] = low[at + v], high[at + v]
     return left, lows, highs
 
 
 @compiled
-def _add_point(points: Any, points_cell: Any, found: Any, box: Any, point: Any, at: Any, count: Any) -> Any:
+def _add_point(points: Any, points_cell: Any, number: Any, box: Any, point: Any, at: Any, count: Any) -> Any:
     """Put a point of a box behind so many others; returns their lists."""
-    points, points_cell = room(points, found + 1), room(points_cell, (found + 1) * count)
-    points[found] = box
+    points, points_cell = room(points, number + 1), room(points_cell, (number + 1) * count)
+    points[number] = box
     for v in range(count):
-        points_cell[found * count + v] = point[at + v]
+        points_cell[number * count + v] = point[at + v]
     return points, points_cell
 
 
@@ -493,7 +493,7 @@ def explore(
     looked at.
     """
     count, trees, size = len(hot), len(root), len(variable)
-    none = whole(1)[0]      # 0, but no literal: numba compiles what is called with a literal once more
+    zero = whole(1)[0]      # 0, but no literal: numba compiles what is called with a literal once more
     start = whole(count + 1)
     for v in range(count):
         start[v + 1] = start[v] + cells[v]
@@ -505,95 +505,95 @@ def explore(
         a_variable[j], a_cut[j], a_right[j] = variable[j], cut[j], right[j]
     for t in range(trees):
         tree_at[2 * t], tree_at[2 * t + 1] = root[t], root[t + 1] if t + 1 < trees else size
-    waiting, least, value = whole(2 * size + 2), real(lines), real(lines)
+    stack, least, value = whole(2 * size + 2), real(lines), real(lines)
     point, best = whole(count), whole(count)
     item, bounds, low, high = whole(8 * 64), real(lines * 64), whole(count * 64), whole(count * 64)
     worst = real(64)
     cuts, splits = whole(4 * 64), 0
-    closed, closed_bound, leaves = whole(4 * 64), real(64), none
-    left, left_low, left_high, opens = whole(3 * 64), whole(count * 64), whole(count * 64), none
-    points, points_cell, found_points = whole(64), whole(count * 64), none
+    closed, closed_bound, leaves = whole(4 * 64), real(64), zero
+    left, left_low, left_high, opens = whole(3 * 64), whole(count * 64), whole(count * 64), zero
+    points, points_cell, found_points = whole(64), whole(count * 64), zero
     looked, whole_bound, done = whole(boxes), real(boxes), whole(owners)
     spent, stamp = 0, 0
     half_low, half_high = whole(count), whole(count)
     side_trees, side_end, side_row = whole(3), whole(3), whole(3)
     side_bound, side_value = real(2 * lines), real(2)
-    gain, widest = INFINITE, none + 1
+    gain, widest = INFINITE, zero + 1
     for v in range(count):
         widest = max(widest, cells[v]) if len(losses) > 0 else 1
-    notes = grown(room_to_even(trees, count, widest), size, count) if len(losses) > 0 else room_to_even(none + 1, count, widest)
+    notes = grown(room_to_even(trees, count, widest), size, count) if len(losses) > 0 else room_to_even(zero + 1, count, widest)
     for k in range(boxes):
-        waits, number = 0, 0
+        pending, number = 0, 0
         give_up = spent >= budget or done[owner[k]] == 1
         whole_bound[k] = -INFINITE
         if not give_up:
             for v in range(count):
                 low[v], high[v] = first[k * count + v], last[k * count + v]
-            used, top, row, plain, found, code, proved, gain, effort = _bounded(
-                none, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, low, high, none,
-                base, none, bounds, none, value, least, waiting, rows, shares, constants, charges, sizes, strict, clause, head,
+            used, top, row, simple, bound, code, proved, gain, effort = _bounded(
+                zero, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, low, high, zero,
+                base, zero, bounds, zero, value, least, stack, rows, shares, constants, charges, sizes, strict, clause, head,
                 losses, gain, notes)
             item[0], item[1], item[2], item[3], item[4], item[5] = trees, used - trees, top, used, 0, row
-            whole_bound[k], worst[0], waits = plain, found, 1
+            whole_bound[k], worst[0], pending = simple, bound, 1
             looked[k] += 1
             spent += trees + top - size + effort
-            surely = found > enough[row]
-            if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
-                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, none, code, 1 if surely else 0, found)
-                leaves, waits = leaves + 1, 0
+            certified = bound > enough[row]
+            if proved and (certified or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or bound <= 0))):
+                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, zero, code, 1 if certified else 0, bound)
+                leaves, pending = leaves + 1, 0
             elif proved and wanted[k] == 1:
                 extra[k] -= 1
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
-                fails, seed, tried = _tried(
-                    trees, used, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, bounds, none, low, high,
-                    none, rows, shares, constants, charges, sizes, strict, clause, head, known, hints, seed, point, best, value)
+                refuted, seed, tried = _tried(
+                    trees, used, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, bounds, zero, low, high,
+                    zero, rows, shares, constants, charges, sizes, strict, clause, head, known, hints, seed, point, best, value)
                 spent += (used - trees) * WAY * tried
-                if fails:
-                    points, points_cell = _add_point(points, points_cell, found_points, k, best, none, count)
+                if refuted:
+                    points, points_cell = _add_point(points, points_cell, found_points, k, best, zero, count)
                     place = learnt % (len(known) // count)
                     for v in range(count):
                         known[place * count + v] = best[v]
                     found_points, learnt = found_points + 1, learnt + 1
                     give_up, done[owner[k]] = True, 1
-        while waits > 0 and not give_up:
+        while pending > 0 and not give_up:
             if spent >= budget or looked[k] >= limit[k]:
                 give_up = True
                 break
-            waits -= 1
-            at = 8 * waits
-            begin, some, top, used, node, row = item[at], item[at + 1], item[at + 2], item[at + 3], item[at + 4], item[at + 5]
-            box, sums = waits * count, waits * lines
+            pending -= 1
+            at = 8 * pending
+            begin, n, top, used, node, row = item[at], item[at + 1], item[at + 2], item[at + 3], item[at + 4], item[at + 5]
+            box, sums = pending * count, pending * lines
             # The cut: by the line that counts most in the row that is nearest to closing the box.
-            line, share = none, -1.0
+            line, share = zero, -1.0
             for s in range(lines):
                 if abs(shares[row * lines + s]) > share:
                     line, share = s, abs(shares[row * lines + s])
             stamp += 1
-            keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, line,
+            keys = _score_cuts(begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, line,
                                low, high, box, start, score, seen, touched, stamp)
-            if keys == 0 and wanted[k] != 2 and (worst[waits] > 0 or (worst[waits] == 0 and strict[row] == 0)):
-                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, node, row, none, worst[waits])
+            if keys == 0 and wanted[k] != 2 and (worst[pending] > 0 or (worst[pending] == 0 and strict[row] == 0)):
+                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, node, row, zero, worst[pending])
                 leaves += 1
                 continue
             if keys == 0:       # no tree tells the points of the box apart
-                left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, node, none + 1, low, high, box, count)
+                left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, node, zero + 1, low, high, box, count)
                 points, points_cell = _add_point(points, points_cell, found_points, k, low, box, count)
                 opens, found_points = opens + 1, found_points + 1
                 if stop == 1:
                     give_up, done[owner[k]] = True, 1
                 continue
-            chosen = _largest(score, touched, keys)
-            if score[chosen] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
+            best_key = _largest(score, touched, keys)
+            if score[best_key] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
                 # the copies differ by the same everywhere, but how much that counts depends on where they are
                 stamp += 1
-                keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines,
+                keys = _score_cuts(begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines,
                                    lines - 3, low, high, box, start, score, seen, touched, stamp)
-                chosen = _largest(score, touched, keys)
+                best_key = _largest(score, touched, keys)
             v = 0
-            while start[v + 1] <= chosen:
+            while start[v + 1] <= best_key:
                 v += 1
-            cell = chosen - start[v]
+            cell = best_key - start[v]
             cuts = room(cuts, 4 * splits + 4)
             cuts[4 * splits], cuts[4 * splits + 1], cuts[4 * splits + 2], cuts[4 * splits + 3] = k, node, v, cell
             splits += 1
@@ -602,7 +602,7 @@ def explore(
             for u in range(count):
                 half_low[u], half_high[u] = low[box + u], high[box + u]
             side_trees[0], side_end[0] = used, top
-            stop_at, tree_at = top + 2 * (tree_at[2 * (begin + some) - 1] - tree_at[2 * begin]), room(tree_at, 2 * used + 4 * some)
+            stop_at, tree_at = top + 2 * (tree_at[2 * (begin + n) - 1] - tree_at[2 * begin]), room(tree_at, 2 * used + 4 * n)
             a_variable, a_cut, a_right = room(a_variable, stop_at), room(a_cut, stop_at), room(a_right, stop_at)
             least_at = room(least_at, stop_at)
             for side in range(2):
@@ -610,53 +610,53 @@ def explore(
                     half_high[v] = cell
                 else:
                     half_low[v], half_high[v] = cell + 1, high[box + v]
-                used, top, row, plain, found, code, proved, gain, effort = _bounded(
-                    begin, begin + some, used, top, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, half_low,
-                    half_high, none, bounds, sums, side_bound, side * lines, value, least, waiting, rows, shares, constants,
+                used, top, row, simple, bound, code, proved, gain, effort = _bounded(
+                    begin, begin + n, used, top, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, half_low,
+                    half_high, zero, bounds, sums, side_bound, side * lines, value, least, stack, rows, shares, constants,
                     charges, sizes, strict, clause, head, losses, gain, notes)
                 looked[k] += 1
                 spent += effort
-                side_row[side], side_value[side] = row, found
-                surely = found > enough[row]
-                if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
+                side_row[side], side_value[side] = row, bound
+                certified = bound > enough[row]
+                if proved and (certified or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or bound <= 0))):
                     closed, closed_bound = _add_leaf(
-                        closed, closed_bound, leaves, k, 2 * number + 1 + side, code, 1 if surely else 0, found)
+                        closed, closed_bound, leaves, k, 2 * number + 1 + side, code, 1 if certified else 0, bound)
                     leaves += 1
                     side_row[side] = -1
                     used, top = side_trees[side], side_end[side]
                 elif proved and wanted[k] == 1:
                     extra[k] -= 1
                 side_trees[side + 1], side_end[side + 1] = used, top
-            item, worst, bounds = room(item, 8 * waits + 16), room(worst, waits + 2), room(bounds, (waits + 2) * lines)
-            low, high = room(low, (waits + 2) * count), room(high, (waits + 2) * count)
+            item, worst, bounds = room(item, 8 * pending + 16), room(worst, pending + 2), room(bounds, (pending + 2) * lines)
+            low, high = room(low, (pending + 2) * count), room(high, (pending + 2) * count)
             old_high = high[box + v]
             for u in range(count):
                 half_low[u], half_high[u] = low[box + u], high[box + u]
             later = 0 if side_value[0] > side_value[1] else 1       # the half that is farther from closing comes first
-            for turn in range(2):
-                side = later if turn == 0 else 1 - later
+            for order in range(2):
+                side = later if order == 0 else 1 - later
                 if side_row[side] < 0:
                     continue
-                at = 8 * waits
+                at = 8 * pending
                 item[at], item[at + 1] = side_trees[side], side_trees[side + 1] - side_trees[side]
                 item[at + 2], item[at + 3], item[at + 4] = top, used, 2 * number + 1 + side
-                item[at + 5], worst[waits] = side_row[side], side_value[side]
+                item[at + 5], worst[pending] = side_row[side], side_value[side]
                 for u in range(count):
-                    low[waits * count + u], high[waits * count + u] = half_low[u], half_high[u]
+                    low[pending * count + u], high[pending * count + u] = half_low[u], half_high[u]
                 if side == 0:
-                    high[waits * count + v] = cell
+                    high[pending * count + v] = cell
                 else:
-                    low[waits * count + v], high[waits * count + v] = cell + 1, old_high
+                    low[pending * count + v], high[pending * count + v] = cell + 1, old_high
                 for s in range(lines):
-                    bounds[waits * lines + s] = side_bound[side * lines + s]
-                waits += 1
+                    bounds[pending * lines + s] = side_bound[side * lines + s]
+                pending += 1
             number += 1
         if give_up and looked[k] == 0:
-            left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, none, none, first, last, k * count, count)
+            left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, zero, zero, first, last, k * count, count)
             opens += 1
-        for i in range(waits if give_up else 0):
+        for i in range(pending if give_up else 0):
             left, left_low, left_high = _add_open(
-                left, left_low, left_high, opens, k, item[8 * i + 4], none, low, high, i * count, count)
+                left, left_low, left_high, opens, k, item[8 * i + 4], zero, low, high, i * count, count)
             opens += 1
     return (cuts[: 4 * splits], closed[: 4 * leaves], closed_bound[:leaves], left[: 3 * opens], left_low[: opens * count],
             left_high[: opens * count], points[:found_points], points_cell[: found_points * count], looked, whole_bound,

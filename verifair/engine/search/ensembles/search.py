@@ -80,27 +80,27 @@ def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
         return [(np.array([r]), np.ones(1)) for r in MeanRows.of(goal, network, problem.margin).row] if many else []
     if not isinstance(network, TreeEnsemble):
         return []
-    nothing = np.empty(0, dtype=np.int64), np.empty(0)
-    rows = [(np.array([r]), np.ones(1)) if many else nothing for r in range(len(goal.rows))]
-    mixed = [(np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal)]
+    empty = np.empty(0, dtype=np.int64), np.empty(0)
+    rows = [(np.array([r]), np.ones(1)) if many else empty for r in range(len(goal.rows))]
+    mixed = [(np.flatnonzero(mixture), mixture[mixture > 0]) for mixture in MIXED if _mixed(goal)]
     return [*rows, *mixed, *((np.array([r]), np.ones(1)) for r in range(len(goal.rows))), *mixed]
 
 
 def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
     """Return the rows that close a goal about classes. The checker bounds all rows by itself, so a proof names none."""
     if goal.gap is not None:
-        every, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
-        count, (inside, outside) = len(every), map(len, network.sides)
-        zeros, whole = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
+        lines, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
+        count, (inside, outside) = len(lines), map(len, network.sides)
+        zeros, ints = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
         gap = held(np.array([0, inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
-        return Closing(lines=every, lists=(
-            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap, NOTHING
+        return Closing(lines=lines, lists=(
+            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), ints, ints, held(np.full(count, np.inf)), gap, NOTHING
         ))
     rows = ClauseRows.of(goal, network, margin)
     count = len(rows.line)
-    nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
+    blank, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
     shares = np.arange(len(rows.lines)) == rows.line[:, None]
-    lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
+    lists = (count, held(shares.astype(float)), held(blank), held(blank), held(size), held(rows.strict.astype(np.int64)),
              held(rows.clause), held(np.full(count, np.inf)), NOTHING, NOTHING)
     return Closing(lines=rows.lines, lists=lists)
 
@@ -113,12 +113,12 @@ def mean_head(network: MeanOfTrees, first: float, second: float) -> Any:
     order = np.lexsort([ramps.shift, kind == 0, ramps.score])
     functions = np.column_stack([ramps.score, kind, ramps.shift, ramps.scale, ramps.weight])[order]
     functions = functions[functions[:, 4] > 0]
-    short = np.concatenate([ramps.weight, network.added]) * WHOLE
-    rounds = size > 2**20 or bool((short != np.rint(short)).any())
-    lost = size * (len(functions) + 64) * LOST_A_FUNCTION
+    scaled = np.concatenate([ramps.weight, network.added]) * WHOLE
+    rounds = size > 2**20 or bool((scaled != np.rint(scaled)).any())
+    error = size * (len(functions) + 64) * LOST_A_FUNCTION
     ends = np.searchsorted(functions[:, 0], np.arange(scores), side="right")
-    begin = np.array([1, scores, len(functions), sum(network.added), rounds, lost, first, second, float(first * second < 0), 0])
-    return held(np.concatenate([begin, functions.ravel(), 2.0 + ends, ramps.chances]))
+    header = np.array([1, scores, len(functions), sum(network.added), rounds, error, first, second, float(first * second < 0), 0])
+    return held(np.concatenate([header, functions.ravel(), 2.0 + ends, ramps.chances]))
 
 
 def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
@@ -126,12 +126,12 @@ def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
     rows = MeanRows.of(goal, network, margin)
     count, (first, second) = len(rows.constants), rows.lines[2].tolist()
     shares = np.concatenate([np.zeros((count, network.trees.outputs * len(rows.lines))), rows.shares], axis=1)
-    nothing, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
+    zeros, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
     if len(goal.rows) > FEW:    # the checker treats a named row as a combination of several
         charges += network.size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
     return Closing(lines=rows.lines, lists=(
         count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)), held(rows.strict.astype(np.int64)),
-        held(nothing), held(np.full(count, np.inf)), mean_head(network, first, second), NOTHING,
+        held(zeros), held(np.full(count, np.inf)), mean_head(network, first, second), NOTHING,
     ))
 
 
@@ -161,84 +161,84 @@ class TreeSearch(BoxSearch):
         size = np.abs(rows).sum(axis=1)
         bounds = RowBounds.of(rows, constants)
         rule = self.goals.rule
-        enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
+        thresholds = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         trees, steps = len(self.twin.ensemble.root), len(self.twin.ensemble.root) * self.problem.domain.variables
         evens = goal.constants.any() and trees < MOST_TREES     # for decisions it would close only a few boxes more
-        lost = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NOTHING
+        losses = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NOTHING
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
-                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NOTHING, lost)
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(thresholds), NOTHING, losses)
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
         """Try random points, if that takes less time than joining trees; open the whole boxes of all questions, once for every
         goal."""
         self.rng, self.seed = rng, int(rng.integers(1 << 31))
-        every, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
-        points = WORTH * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(every))
-        self.guess(every, min(points, GUESSES), GUESSED, rng)
+        whole, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
+        points = WORTH * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(whole))
+        self.guess(whole, min(points, GUESSES), GUESSED, rng)
         for g in range(goals - 1, -1, -1):
-            mine = np.arange(goals) == np.full((len(every), 1), g)
-            self.open.add(replace(every, ids=every.ids + g * len(every), open=mine))
+            is_goal = np.arange(goals) == np.full((len(whole), 1), g)
+            self.open.add(replace(whole, ids=whole.ids + g * len(whole), open=is_goal))
 
     def step(self, nodes: Nodes) -> None:
         """Visit some boxes."""
         nodes = self.without_impossible(nodes)
         goal = nodes.open.argmax(axis=1)
-        which = self.twin.which[nodes.question]
+        pair = self.twin.which[nodes.question]
         careful = self.careful[nodes.question, goal]
-        for key in np.unique(np.stack([which, goal, careful], axis=1), axis=0).tolist():
-            mine = np.flatnonzero((which == key[0]) & (goal == key[1]) & (careful == key[2]))
-            part = self.goals.still_open(nodes.take(mine))
+        for key in np.unique(np.stack([pair, goal, careful], axis=1), axis=0).tolist():
+            index = np.flatnonzero((pair == key[0]) & (goal == key[1]) & (careful == key[2]))
+            part = self.goals.still_open(nodes.take(index))
             if len(part):
                 self._visit(part, *key)
 
     def _trees(self, pair: int, goal: int) -> LineTrees:
-        found = self.lines.pop((pair, goal), None)
-        if found is None:
+        result = self.lines.pop((pair, goal), None)
+        if result is None:
             lines = self.closing[goal].lines
-            found = self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.copies(pair, lines)
-            clock.spend(A_VISIT + A_LEAF * len(found.adds))
-            self.numbers += len(found.adds)
-        self.lines[pair, goal] = found      # the last one now; the first one is the one that was not asked for longest
+            result = self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.copies(pair, lines)
+            clock.spend(A_VISIT + A_LEAF * len(result.adds))
+            self.numbers += len(result.adds)
+        self.lines[pair, goal] = result      # the last one now; the first one is the one that was not asked for longest
         while self.numbers > NUMBERS_HELD and len(self.lines) > 1:
             self.numbers -= len(self.lines.pop(next(iter(self.lines))).adds)
-        return found
+        return result
 
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
         """Visit boxes of one goal and one pair of protected values."""
         lines, closing, question = self._trees(pair, goal), self.closing[goal], nodes.question
-        trees, asked = lines.trees, np.unique(question, return_inverse=True)[1].reshape(-1)
+        trees, number = lines.trees, np.unique(question, return_inverse=True)[1].reshape(-1)
         first, last = self.twin.boxes(question, nodes.lower, nodes.upper)
         possible = self.goals.float32[question, goal] & (self.goals.rule.error is not None)
         wanted = np.where(possible, 2 if self.problem.float32 else 1, 0)
-        spare = self.goals.nodes[question] < (np.inf if self.max_nodes is None else self.max_nodes // 2)
-        extra = held(np.where(spare, EXTRA_CUTS - self.goals.extra_cuts[question, goal], 0))
-        before = np.array(extra)
+        has_nodes = self.goals.nodes[question] < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+        extra = held(np.where(has_nodes, EXTRA_CUTS - self.goals.extra_cuts[question, goal], 0))
+        extra_before = np.array(extra)
         limit = np.maximum(FIRST, MORE * self.goals.nodes[question])
         if self.max_nodes is not None:
             limit = np.minimum(limit, self.max_nodes - self.goals.nodes[question])
-        limit = np.maximum(limit // np.bincount(asked)[asked], 1)
+        limit = np.maximum(limit // np.bincount(number)[number], 1)
         left = self.deadline - clock.now()
         budget = max(int(self.rate * min(SECONDS, max(left, 0.0))), 1)
         owner = self.goals.group[question]
-        owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(asked.max() + 1), asked)
+        owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(number.max() + 1), number)
         started = clock.now()
-        found = explore(
+        outcome = explore(
             trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, lines.adds, len(lines.base),
             lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
             len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
         )
-        cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed, spent = found
-        looked, cuts, closed, points, opened = (np.asarray(one, dtype=np.int64) for one in (looked, cuts, closed, points, opened))
-        cells, low, high = (np.asarray(one, dtype=np.int64).reshape(-1, len(trees.hot)) for one in (cells, low, high))
+        cuts, closed, bounds, opened, low, high, points, cells, looked, root_bounds, self.learnt[goal], self.seed, spent = outcome
+        looked, cuts, closed, points, opened = (np.asarray(part, dtype=np.int64) for part in (looked, cuts, closed, points, opened))
+        cells, low, high = (np.asarray(part, dtype=np.int64).reshape(-1, len(trees.hot)) for part in (cells, low, high))
         clock.spend(A_VISIT + spent / RATE / clock.A_MULTIPLICATION)
         if spent >= budget // 10:
             self.rate = 0.5 * self.rate + 0.5 * float(spent) / (clock.now() - started)
         np.add.at(self.goals.nodes, question, looked)
-        np.add.at(self.goals.extra_cuts[:, goal], question, before - np.asarray(extra))
-        seen = np.flatnonzero(looked > 0)
-        root = seen[nodes.ids[seen] < self.trees.roots]
-        np.maximum.at(self.goals.root_lower[:, goal], question[root], np.asarray(whole, dtype=float)[root])
+        np.add.at(self.goals.extra_cuts[:, goal], question, extra_before - np.asarray(extra))
+        visited = np.flatnonzero(looked > 0)
+        root = visited[nodes.ids[visited] < self.trees.roots]
+        np.maximum.at(self.goals.root_lower[:, goal], question[root], np.asarray(root_bounds, dtype=float)[root])
         self._confirm(nodes, goal, points, cells)
         self._record(nodes, goal, cuts.reshape(-1, 4), closed.reshape(-1, 4), np.asarray(bounds, dtype=float), (first, last),
                      (opened.reshape(-1, 3), low, high))
@@ -252,10 +252,10 @@ class TreeSearch(BoxSearch):
             _, values, _ = self.goals.confirm(part.question[legal], raw[legal])
             np.minimum.at(self.goals.upper, part.question[legal], values)
         if not legal.all():     # another point of the same box may be legal
-            again = np.repeat(np.flatnonzero(~legal), ELSEWHERE)
-            more = part.take(again)
-            if len(more):
-                self.goals.look_at(more, anywhere(self.twin, more, self.rng))
+            source = np.repeat(np.flatnonzero(~legal), ELSEWHERE)
+            retries = part.take(source)
+            if len(retries):
+                self.goals.look_at(retries, anywhere(self.twin, retries, self.rng))
         self.careful[part.question, goal] = True
 
     def _raw(self, nodes: Nodes, cells: Integers) -> Array:
@@ -266,7 +266,7 @@ class TreeSearch(BoxSearch):
         return self.twin.cells.within(cells, lower, upper)[:, self.twin.variables]
 
     def _record(
-        self, nodes: Nodes, goal: int, cuts: Integers, closed: Integers, bounds: Array, given: tuple[Integers, Integers],
+        self, nodes: Nodes, goal: int, cuts: Integers, closed: Integers, bounds: Array, cells: tuple[Integers, Integers],
         opened: tuple[Integers, Integers, Integers],
     ) -> None:
         """Record cuts and closed leaves of questions that are still open, and keep their open boxes."""
@@ -282,11 +282,11 @@ class TreeSearch(BoxSearch):
 
         if len(cuts):
             variable, cell = cuts[:, 2], cuts[:, 3]
-            at = cell.astype(float)
+            values = cell.astype(float)
             for v in np.flatnonzero(~self.problem.domain.one_hot).tolist():
-                mine = variable == v
-                at[mine] = self.twin.cells.cuts[v][cell[mine]]
-            self.trees.split(number(cuts[:, 0], cuts[:, 1]), variable, at)
+                index = variable == v
+                values[index] = self.twin.cells.cuts[v][cell[index]]
+            self.trees.split(number(cuts[:, 0], cuts[:, 1]), variable, values)
             np.add.at(self.goals.pending[:, goal], nodes.question[cuts[:, 0]], 1)
         if len(closed):
             box, ids = closed[:, 0], number(closed[:, 0], closed[:, 1])
@@ -299,11 +299,11 @@ class TreeSearch(BoxSearch):
         rows, low, high = rows[kept], low[kept], high[kept]
         box = rows[:, 0]
         part = nodes.take(box)
-        lower, upper = self.twin.within(part.lower, part.upper, (given[0][box], given[1][box]), low, high)
+        lower, upper = self.twin.within(part.lower, part.upper, (cells[0][box], cells[1][box]), low, high)
         part = replace(part, ids=number(box, rows[:, 1]), lower=lower, upper=upper)
-        alike = (rows[:, 2] == 1) & self.careful[part.question, goal]
-        self._decide(part.take(alike), goal)
-        rest = part.take(~alike)
+        is_constant = (rows[:, 2] == 1) & self.careful[part.question, goal]
+        self._decide(part.take(is_constant), goal)
+        rest = part.take(~is_constant)
         self.open.add(self.goals.still_open(rest))
 
     def _decide(self, nodes: Nodes, goal: int) -> None:
@@ -321,13 +321,13 @@ class TreeSearch(BoxSearch):
         if legal.any():
             part, point = nodes.take(legal), middle[legal]
             met, values, margins = self.goals.confirm(part.question, point)
-            alike = ~self._straight(part)
-            self._close_by_lines(part.take(alike), goal, margins[alike])
-            left = alike & met[:, goal] & ~self.trees.known["closed"][part.ids]
+            is_constant = ~self._straight(part)
+            self._close_by_lines(part.take(is_constant), goal, margins[is_constant])
+            left = is_constant & met[:, goal] & ~self.trees.known["closed"][part.ids]
             left &= self.goals.status[part.question, goal] == OPEN
-            more = part.take(np.repeat(np.flatnonzero(~alike & met[:, goal]), ELSEWHERE))
-            if len(more):   # margins differ in the box: another row may be a counterexample
-                self.goals.look_at(more, anywhere(self.twin, more, self.rng))
+            retries = part.take(np.repeat(np.flatnonzero(~is_constant & met[:, goal]), ELSEWHERE))
+            if len(retries):   # margins differ in the box: another row may be a counterexample
+                self.goals.look_at(retries, anywhere(self.twin, retries, self.rng))
             self._close_exactly(part.take(left), goal, values[left, goal])
         nodes = self.goals.still_open(nodes.take(~self._seen(nodes)))
         middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
@@ -347,8 +347,8 @@ class TreeSearch(BoxSearch):
         if not isinstance(network, MeanOfTrees) or network.lines is None:
             return np.zeros(len(nodes), dtype=bool)
         owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
-        moved = np.isin(self.twin.variables, owner[network.straight])
-        return np.asarray((nodes.lower < nodes.upper)[:, moved].any(axis=1))
+        is_linear = np.isin(self.twin.variables, owner[network.straight])
+        return np.asarray((nodes.lower < nodes.upper)[:, is_linear].any(axis=1))
 
     def _begun(self, nodes: Nodes) -> Array:
         """Return the lower ends (N, v) of boxes; the part above a cut of a real variable leaves out the cut itself."""
@@ -362,34 +362,34 @@ class TreeSearch(BoxSearch):
     def _close_exactly(self, nodes: Nodes, goal: int, values: Array) -> None:
         """Close boxes on which the margins are constant and meet the goal. The checker evaluates one row of a box if no tree tells
         its rows apart; other boxes are cut where a tree does, though both branches have the same value."""
-        variable, cut = self._told_apart(nodes)
-        one = variable < 0
-        alone = nodes.take(one)
-        self.goals.close(alone.ids, alone.question, np.full(len(alone), goal), values[one], False)
-        if not one.all():
-            self.cut(nodes.take(~one), variable[~one], cut[~one])
+        variable, cut = self._separating_split(nodes)
+        uncut = variable < 0
+        part = nodes.take(uncut)
+        self.goals.close(part.ids, part.question, np.full(len(part), goal), values[uncut], False)
+        if not uncut.all():
+            self.cut(nodes.take(~uncut), variable[~uncut], cut[~uncut])
 
-    def _told_apart(self, nodes: Nodes) -> tuple[Integers, Array]:
+    def _separating_split(self, nodes: Nodes) -> tuple[Integers, Array]:
         """Return (N,) positions of variables and cuts: a split that tells rows of the box apart, on its lower end's path through a
         tree; -1 where there is none."""
         ensemble, cells, domain, batch = self.twin.ensemble, self.twin.cells, self.problem.domain, self.problem.batch
         low, high = rows_at(self.twin, nodes.question, self._begun(nodes)), rows_at(self.twin, nodes.question, nodes.upper)
-        second, row, found = batch.take(nodes.question).second, np.arange(len(nodes))[:, None], np.full(len(nodes), -1)
+        second, row, split = batch.take(nodes.question).second, np.arange(len(nodes))[:, None], np.full(len(nodes), -1)
         for lower, upper in ((low, high), (second(low), second(high))):
             ends, node = domain.box(lower, upper), np.tile(ensemble.root, (len(nodes), 1))
             for _ in range(ensemble.depth):
                 column = np.maximum(ensemble.column[node], 0)
                 left, right = (end[row, column] <= ensemble.threshold[node] for end in ends)
-                apart = (left != right) & (ensemble.column[node] >= 0)
-                asked = np.flatnonzero(apart.any(axis=1))
-                found[asked] = node[asked, apart[asked].argmax(axis=1)]
+                separates = (left != right) & (ensemble.column[node] >= 0)
+                boxes = np.flatnonzero(separates.any(axis=1))
+                split[boxes] = node[boxes, separates[boxes].argmax(axis=1)]
                 node = np.where(left, ensemble.left[node], ensemble.right[node])
         variable, cut = np.full(len(nodes), -1), np.zeros(len(nodes))
-        for k in np.flatnonzero(found >= 0).tolist():
-            v = int(cells.variable[found[k]])
+        for k in np.flatnonzero(split >= 0).tolist():
+            v = int(cells.variable[split[k]])
             variable[k] = np.searchsorted(self.twin.variables, v)
-            category = ensemble.column[found[k]] - domain.start[v]
-            cut[k] = min(category, high[k, v] - 1) if domain.one_hot[v] else cells.cuts[v][cells.last[found[k]]]
+            category = ensemble.column[split[k]] - domain.start[v]
+            cut[k] = min(category, high[k, v] - 1) if domain.one_hot[v] else cells.cuts[v][cells.last[split[k]]]
         return variable, cut
 
     def _close_by_lines(self, nodes: Nodes, goal: int, margins: Array) -> None:
@@ -408,7 +408,7 @@ class TreeSearch(BoxSearch):
                 continue
             value = slope * second - first + line_of(gap.epsilon, slope)
             if value > 2.0**-36 * (1 + slope) * (self.twin.size + 1):      # far beyond the checker's rounding errors
-                one = nodes.take(slice(k, k + 1))
-                self.trees.name(one.ids, self.trees.code(goal, len(self.problem.goals[goal].rows), slope))
-                self.goals.close(one.ids, one.question, np.array([goal]), np.array([value]), False)
+                node = nodes.take(slice(k, k + 1))
+                self.trees.name(node.ids, self.trees.code(goal, len(self.problem.goals[goal].rows), slope))
+                self.goals.close(node.ids, node.question, np.array([goal]), np.array([value]), False)
 

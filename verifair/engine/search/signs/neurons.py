@@ -69,10 +69,10 @@ class NeuronSearch:
     ) -> NeuronSearch:
         """Return the search for goal g of question q. Raises ValueError for one of more than MAX_ROWS rows."""
         problem.network.require_piecewise_linear("neuron branching")
-        one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
-        if len(one.rows) > MAX_ROWS:
-            raise ValueError(f"the goal has {len(one.rows)} rows, neuron branching takes at most {MAX_ROWS}")
-        return cls(one, max_nodes, shrinking)
+        single = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
+        if len(single.rows) > MAX_ROWS:
+            raise ValueError(f"the goal has {len(single.rows)} rows, neuron branching takes at most {MAX_ROWS}")
+        return cls(single, max_nodes, shrinking)
 
     def __init__(self, problem: TwinProblem, max_nodes: int, shrinking: Shrinking | None) -> None:
         self.problem = problem
@@ -131,8 +131,8 @@ class NeuronSearch:
         numbers = [node.number for batch in self.open.batches for node in batch.items]
         return not self.shrinking.goes_on(float(self.tree.shares()[numbers].sum()))
 
-    def _split(self, one: Objects) -> None:
-        (node,) = one.items
+    def _split(self, part: Objects) -> None:
+        (node,) = part.items
         feature, cut = node.relaxed.feature, node.relaxed.cut
         if feature == -1:
             self.reason = Reason.NUMERICAL
@@ -143,8 +143,8 @@ class NeuronSearch:
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
         """Relax regions: close each one, or find a witness in it, or keep it to be split, the least bound first."""
         self.nodes += len(regions)
-        found = self.relaxation.solve(regions, basis, self.deadline - clock.now())
-        for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
+        relaxations = self.relaxation.solve(regions, basis, self.deadline - clock.now())
+        for b, (number, relaxed) in enumerate(zip(numbers, relaxations, strict=True)):
             region = regions.take(slice(b, b + 1))
             if relaxed.proved:
                 self.tree.close(number, relaxed.weights, relaxed.slopes)
@@ -175,7 +175,7 @@ class NeuronSearch:
         k = slice(int(best.argmin()), int(best.argmin()) + 1)
         if not seems_unmet(self.problem, margins[k], 1e-7 * np.abs(margins[k]).sum(axis=1) + 1e-9)[0, 0]:
             return False
-        met, exact = exact_goals(self.problem, np.zeros(1, dtype=np.int64), raw[k])
-        if not met[0, 0]:
+        holds, exact = exact_goals(self.problem, np.zeros(1, dtype=np.int64), raw[k])
+        if not holds[0, 0]:
             self.witness = raw[k][0], exact[0]
-        return not met[0, 0]
+        return not holds[0, 0]

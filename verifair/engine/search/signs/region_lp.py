@@ -97,8 +97,8 @@ class RegionRelaxation:
         """Return the relaxations of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = RegionBounds(self.twin, regions)
         point = bounds.point
-        nobody = self._vacuous(regions) | (bounds.empty & ~point)
-        plain = nobody | (bounds.alike & ~point)
+        vacuous = self._vacuous(regions) | (bounds.empty & ~point)
+        plain = vacuous | (bounds.alike & ~point)
         for k in np.flatnonzero(point & ~plain):
             plain[k] = exact_goals(self.problem, np.zeros(1, dtype=np.int64), regions.lower[k : k + 1])[0][0, 0]
         box = self._box(regions)
@@ -111,17 +111,17 @@ class RegionRelaxation:
         proved = plain | (~point & (leaf.bound > 0) & (leaf.bound >= leaf.error))  # room for summing in another order
         out = []
         for b in range(len(regions)):
-            values, own = (solved[b][0].values, solved[b][1]) if b in solved else (None, None)
+            values, own_basis = (solved[b][0].values, solved[b][1]) if b in solved else (None, None)
             region, raw = regions.take(slice(b, b + 1)), regions.lower[b] if point[b] else None
             if values is not None:
                 raw = self._raw(box, b, region, values)
             value = -np.inf if values is None or self._lp is None else float(values[self._lp.t])
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
-            one = RelaxedRegion(
-                proved=bool(proved[b]), plain=bool(plain[b]), nobody=bool(nobody[b]), value=value, raw=raw, weights=weights[b],
-                slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own,
+            relaxed = RelaxedRegion(
+                proved=bool(proved[b]), plain=bool(plain[b]), nobody=bool(vacuous[b]), value=value, raw=raw, weights=weights[b],
+                slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own_basis,
             )
-            out.append(one)
+            out.append(relaxed)
         return out
 
     def bounded(self, regions: Regions, weights: Array, slopes: Array) -> RegionBound:
@@ -142,11 +142,11 @@ class RegionRelaxation:
 
     def rows_near(self, regions: Regions, raw: Array) -> Array:
         """Return raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""
-        lower, upper, whole = regions.lower[0], regions.upper[0], self.domain.integer
-        rounded = np.where(whole, np.rint(raw), raw)
-        moving = np.eye(len(raw))[(lower < upper) & whole]
-        random = np.where(whole, np.floor(raw + self.random.random((ROUNDINGS, len(raw)))), raw)
-        rows = np.concatenate([rounded[None], rounded + moving, rounded - moving, random])
+        lower, upper, integral = regions.lower[0], regions.upper[0], self.domain.integer
+        rounded = np.where(integral, np.rint(raw), raw)
+        steps = np.eye(len(raw))[(lower < upper) & integral]
+        random = np.where(integral, np.floor(raw + self.random.random((ROUNDINGS, len(raw)))), raw)
+        rows = np.concatenate([rounded[None], rounded + steps, rounded - steps, random])
         return np.asarray(np.clip(rows, lower, upper))
 
     def _run(
@@ -154,7 +154,7 @@ class RegionRelaxation:
     ) -> tuple[Outcome, Any]:
         """Solve the LP of region b; return its outcome and its basis."""
         low, high, low2 = (end[b] for end in box)
-        region = PhaseRegion(low=low, high=high, low2=low2, layers=[_intervals(one, b) for one in bounds.layers[:-1]])
+        region = PhaseRegion(low=low, high=high, low2=low2, layers=[_intervals(layer, b) for layer in bounds.layers[:-1]])
         if self._root is None:
             self._root = region
         if self._lp is None:
@@ -184,11 +184,11 @@ class RegionRelaxation:
         lower, upper = region.lower[0], region.upper[0]
         raw = lower.copy()
         for v in np.flatnonzero(lower < upper):
-            at = int(self.domain.start[v])
+            column = int(self.domain.start[v])
             if self.domain.one_hot[v]:
-                raw[v] = lower[v] + x[at + int(lower[v]) : at + int(upper[v]) + 1].argmax()
-            elif high[at] > low[at]:
-                raw[v] = lower[v] + (x[at] - low[at]) / (high[at] - low[at]) * (upper[v] - lower[v])
+                raw[v] = lower[v] + x[column + int(lower[v]) : column + int(upper[v]) + 1].argmax()
+            elif high[column] > low[column]:
+                raw[v] = lower[v] + (x[column] - low[column]) / (high[column] - low[column]) * (upper[v] - lower[v])
         return np.asarray(np.clip(raw, lower, upper))
 
     def _split(self, region: Regions, leaf: RegionBound, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
@@ -219,7 +219,7 @@ class RegionRelaxation:
         if not len(gaps):
             return None
         missing = max(-float(values[self._lp.t]), 0.0)
-        for weight in (np.concatenate([np.abs(one[b]) for one in (*leaf.first, *leaf.second)]), self._reach):
+        for weight in (np.concatenate([np.abs(coefficients[b]) for coefficients in (*leaf.first, *leaf.second)]), self._reach):
             cost = gaps * weight
             if cost.max() > NEAR * max(NEAR, missing):
                 return int(cost.argmax())
@@ -231,19 +231,19 @@ class RegionRelaxation:
         """Return the next split of an input: where the LP's point has no legal value, else the one with most effect in its
         middle."""
         lower, upper = region.lower[0], region.upper[0]
-        whole, width = self.domain.integer, upper - lower
-        can = self.domain.divisible(lower, upper)
-        if not can.any():
+        integral, width = self.domain.integer, upper - lower
+        divisible = self.domain.divisible(lower, upper)
+        if not divisible.any():
             return -1, 0.0
         weight = np.array([np.abs(slope[s : s + w]).max() for s, w in zip(self.domain.start, self.domain.width, strict=True)])
         weight = weight / np.where(self.domain.one_hot, 1.0, self.domain.scale)
         cut = self.domain.middle(lower, upper)
         score = (weight + 1e-9 * weight.max() + 1e-300) * width
         if raw is not None:
-            broken = np.where(whole & can, np.abs(raw - np.rint(raw)), 0.0)
+            broken = np.where(integral & divisible, np.abs(raw - np.rint(raw)), 0.0)
             if broken.max() > NEAR:
                 score, cut = broken * self._moves, np.clip(np.floor(raw), lower, upper - 1)
-        v = int(np.where(can, score, -np.inf).argmax())
+        v = int(np.where(divisible, score, -np.inf).argmax())
         return v, float(cut[v])
 
 

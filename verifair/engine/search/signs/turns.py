@@ -44,12 +44,12 @@ def seconds_a_program(problem: TwinProblem, question: int) -> float:
     """Return the typical seconds of a linear program of a question."""
     twin = Twin.of(_alone(problem, question))
     batch = twin.problem.batch
-    whole = Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(layered(problem.network, "neuron branching").hidden))
-    loose = 0
-    for bounds in RegionBounds(twin, whole).layers[:-1]:
+    root = Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(layered(problem.network, "neuron branching").hidden))
+    unstable = 0
+    for bounds in RegionBounds(twin, root).layers[:-1]:
         first, second = (bounds.lower < 0) & (bounds.upper > 0), (bounds.lower_prime < 0) & (bounds.upper_prime > 0)
-        loose += int((first | second).sum())
-    return PROGRAM + BY_NEURONS * loose**3
+        unstable += int((first | second).sum())
+    return PROGRAM + BY_NEURONS * unstable**3
 
 
 def affordable(problem: TwinProblem, programs: float, boxes: int) -> bool:
@@ -69,6 +69,6 @@ class Shrinking:
 
     def goes_on(self, share: float) -> bool:
         """Return True if the turn goes on, as `share` is small enough; also double `programs`, in this turn or for the next."""
-        before, self._share = self._share, share
+        previous, self._share = self._share, share
         self.programs *= 2
-        return share <= SHRINK * before
+        return share <= SHRINK * previous
