@@ -16,7 +16,7 @@ holds to a few units in the last place of the terms. The derivative of a neuron 
 matters where a pre-activation is 0 on a whole piece.
 
 Smooth neurons leave no such pieces. Then the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
-of the whole agree (`AGREES`), and bounds of derivatives show that the points miss nothing between them (`_calm`). Analytic parts
+of the whole agree (`AGREES`), and bounds of derivatives show that the points miss nothing between them (`_is_calm`). Analytic parts
 take few halvings, a kink of a later layer about twenty-five; kinks of the first layer are known, and end parts.
 """
 
@@ -179,7 +179,7 @@ def _adaptive(layers: Sequence[Layer], margin: Array, delta: Array, start: Array
         sums = halves[0] + halves[1]
         np.maximum.at(size, row, np.abs(sums).sum(axis=1))
         split = np.abs(sums - whole).sum(axis=1) > AGREES * size[row]
-        split |= (width > FINE) & ~_calm(layers, start, direction, row, low + width, width)
+        split |= (width > FINE) & ~_is_calm(layers, start, direction, row, low + width, width)
         split &= width > SMALLEST
         np.add.at(total, row[~split], sums[~split])
         whole = np.concatenate([half[split] for half in halves])
@@ -187,28 +187,28 @@ def _adaptive(layers: Sequence[Layer], margin: Array, delta: Array, start: Array
     return total
 
 
-def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers, middle: Array, reach: Array) -> Booleans:
+def _is_calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers, middle: Array, reach: Array) -> Booleans:
     """Return (Q,) True for parts [middle - reach, middle + reach] (Q,) on which every neuron moves little or is flat throughout,
     and no kink of a later layer can lie, so that points show all. By bounds of derivatives, from layer to layer."""
-    is_calm = np.ones(len(row), dtype=bool)
+    calm = np.ones(len(row), dtype=bool)
     value, moves = _along(start, direction, row, middle), np.abs(direction[row]) * reach[:, None]
     for k, (layer, above) in enumerate(itertools.pairwise(layers)):
         smallest = np.maximum(np.abs(value) - moves, 0.0)  # |a| throughout
         bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
         steepest = np.where(value + moves > 0, 1.0, bend)
         if k:
-            is_calm &= ~((smallest <= 0) & (bend < 1)).any(axis=1)
+            calm &= ~((smallest <= 0) & (bend < 1)).any(axis=1)
         if isinstance(layer, SmoothLayer):
-            is_calm &= ((moves <= CALM) | (smallest > FLAT) | ~layer.smooth | layer.squared).all(axis=1)
+            calm &= ((moves <= CALM) | (smallest > FLAT) | ~layer.smooth | layer.squared).all(axis=1)
             steepest = np.where(layer.smooth, _made_of_tanh(layer, smallest)[1], steepest)
         for curve, index in groups:
             steepest[:, index] = 2 * (np.abs(value) + moves)[:, index] if curve is Curve.SQUARE else MOST_STEEP
             for joint in curve.joints if k and curve.joints and curve.shape.kink else ():
-                is_calm &= ~(np.abs(value[:, index] - joint) <= moves[:, index]).any(axis=1)
+                calm &= ~(np.abs(value[:, index] - joint) <= moves[:, index]).any(axis=1)
         if above is not layers[-1]:
             value = affine(activate(value, layer), above)
             moves = (steepest * moves) @ np.abs(above.weight).T
-    return is_calm
+    return calm
 
 
 def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Array]:

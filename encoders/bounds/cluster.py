@@ -162,9 +162,9 @@ class Copies(Copied):
         """Return bounds of all copies over raw boxes (B, V) within the root box, (B, v) the looseness that each moving variable
         causes, and (B, v) its cut. With at most one hidden layer they are the standard relaxation's, with room for rounding."""
         twin, (question, low, high) = self.twin, self._pairs(lower, upper)
-        wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
+        weights = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
         intervals = interval_bounds(twin, question, low, high)
-        goals = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
+        goals = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), weights)
         score = np.add.reduceat(goals.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
         middle = self.domain.middle(lower, upper)[:, self.variables]
         return self._bounds((goals.lower - ROOM * goals.error).T, intervals[-1]), score, middle
@@ -187,11 +187,11 @@ class Copies(Copied):
         low, high = self.twin.local.box(lower[:, self.twin.variables], upper[:, self.twin.variables])
         return np.tile(np.arange(len(self)), len(lower)), np.repeat(low, len(self), axis=0), np.repeat(high, len(self), axis=0)
 
-    def _bounds(self, least: Array, margins: LayerBounds) -> CopyBounds:
+    def _bounds(self, lower: Array, margins: LayerBounds) -> CopyBounds:
         """Return the bounds from lower bounds of all rows of all pairs. g_z - g_r is exactly 0 if no differing neuron is ever
         on."""
-        least = least.reshape(len(_ROWS.rows), -1, len(self))
-        equal = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(least.shape[1:])
+        lower = lower.reshape(len(_ROWS.rows), -1, len(self))
+        equal = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(lower.shape[1:])
         equal[:, self.reference] = True
-        delta_lower, delta_upper = np.where(equal, 0.0, least[2]), np.where(equal, 0.0, -least[3])
-        return CopyBounds(lower=least[0], upper=-least[1], delta_lower=delta_lower, delta_upper=delta_upper)
+        delta_lower, delta_upper = np.where(equal, 0.0, lower[2]), np.where(equal, 0.0, -lower[3])
+        return CopyBounds(lower=lower[0], upper=-lower[1], delta_lower=delta_lower, delta_upper=delta_upper)

@@ -72,19 +72,19 @@ def with_constants(lower: Array, constants: Array) -> Array:
 
 def linear_goals(
     twin: Twin, question: Integers, box: tuple[Array, Array], intervals: list[LayerBounds], rows: Array, constants: Array,
-    wanted: Array,
+    weights: Array,
 ) -> GoalBounds:
     """Return lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes (low, high), each (B, d).
 
-    wanted: (B, S) weights of the rows in the score.
+    weights: (B, S) weights of the rows in the score.
     """
     hidden = hidden_forms(twin, question, intervals, first_forms(twin, question, (box[0] + box[1]) / 2, (box[1] - box[0]) / 2))
-    return goals_by_forms(twin, question, box, hidden, rows, constants, wanted)
+    return goals_by_forms(twin, question, box, hidden, rows, constants, weights)
 
 
 def goals_by_forms(
     twin: Twin, question: Integers, box: tuple[Array, Array], hidden: tuple[list[LayerForms], list[LayerBounds]], rows: Array,
-    constants: Array, wanted: Array,
+    constants: Array, weights: Array,
 ) -> GoalBounds:
     """Return the same from the results of `hidden_forms`."""
     middle, radius = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
@@ -94,12 +94,12 @@ def goals_by_forms(
     for k in range(twin.depth - 1, 0, -1):
         state.charge(twin.magnitude[k][question], factor(sum(twin.weights[k].shape)))
         gap = state.relax(twin.hidden[k], bounds[k], forms[k - 1])
-        score += forms[k - 1].shares((gap * wanted[:, :, None]).sum(axis=1))
+        score += forms[k - 1].shares((gap * weights[:, :, None]).sum(axis=1))
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
         gaps = state.relax_first(twin.hidden[0], bounds[0], twin.shift[question])
-        gap = (gaps * wanted[:, :, None]).sum(axis=1)
+        gap = (gaps * weights[:, :, None]).sum(axis=1)
         spread = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
         share = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
         score += radius * (share @ twin.absolute[0])
@@ -111,7 +111,7 @@ def goals_by_forms(
     swing = np.abs(slope) * radius[:, None, :]
     base = state.constant + (state.first * centre[:, None, :]).sum(axis=2) - state.error - TINY
     base = with_constants(base, constants)
-    score += 1e-3 * (swing * wanted[:, :, None]).sum(axis=1)
+    score += 1e-3 * (swing * weights[:, :, None]).sum(axis=1)
     lower = base - swing.sum(axis=2)
     return GoalBounds(lower=np.where(np.isfinite(lower), lower, -np.inf), slope=slope, base=base, error=state.error, score=score)
 
@@ -260,10 +260,10 @@ class _Functional:
         self.delta = self.delta @ twin.weights[k]
 
 
-def goal_bounds(twin: Twin, question: Integers, low: Array, high: Array, wanted: Array) -> GoalBounds:
+def goal_bounds(twin: Twin, question: Integers, low: Array, high: Array, weights: Array) -> GoalBounds:
     """Return the better of interval and linear lower bounds for all rows over boxes low, high (B, d) of moving columns."""
     intervals = interval_bounds(twin, question, low, high)
-    bounds = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
+    bounds = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), weights)
     return replace(bounds, lower=np.maximum(bounds.lower, interval_goals(twin, question, intervals[-1])))
 
 

@@ -147,12 +147,12 @@ def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
 
 
 def tightened_by(
-    bounds: LayerBounds, forms: list[tuple[Forms, Array]], box: Integers, neuron: Integers, wanted: Booleans
+    bounds: LayerBounds, forms: list[tuple[Forms, Array]], box: Integers, neuron: Integers, mask: Booleans
 ) -> LayerBounds:
-    """Return the bounds of a layer, tightened at `wanted` (B, n) entries by forms of a, a' and perhaps a - a', of neurons (m,) over
+    """Return the bounds of a layer, tightened at `mask` (B, n) entries by forms of a, a' and perhaps a - a', of neurons (m,) over
     boxes (b,)."""
     ends, entries = bounds.ends(), np.ix_(box, neuron)
-    selected = wanted[entries]
+    selected = mask[entries]
     for (low, high), (form, error) in zip(ENDS.values(), forms, strict=False):
         lowest, highest = form.range()
         for name, choose, value in ((low, np.maximum, lowest - error), (high, np.minimum, highest + error)):

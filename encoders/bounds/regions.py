@@ -71,7 +71,7 @@ class RegionBound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Substitution:
-    """The results of backward substitution for neurons (N, U) of a layer in boxes (N,); entries that are not `mine` (N, U) are
+    """The results of backward substitution for neurons (N, U) of a layer in boxes (N,); entries that are not `mask` (N, U) are
     padding.
 
     least: by quantity (see ENDS) lower bounds (N, 2 U) of neurons and of their negatives, slopes (N, 2 U, d) of their lines in the
@@ -80,7 +80,7 @@ class Substitution:
 
     box: Integers
     neuron: Integers
-    mine: Booleans
+    mask: Booleans
     least: dict[str, tuple[Array, Array, Array]]
 
     def tighten(self, ends: dict[str, Array]) -> None:
@@ -89,7 +89,7 @@ class Substitution:
         for quantity, (lower, _, _) in self.least.items():
             lowest, highest = np.split(lower, 2, axis=1)
             for name, choose, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
-                ends[name][entries] = np.where(self.mine, choose(ends[name][entries], value), ends[name][entries])
+                ends[name][entries] = np.where(self.mask, choose(ends[name][entries], value), ends[name][entries])
 
 
 class RegionBounds:
@@ -205,7 +205,7 @@ class RegionBounds:
         for quantity, arrays in results.items():
             lowest, slope, error = (values.reshape(len(box), 2 * width, *values.shape[3:]) for values in arrays)
             least[quantity] = lowest, slope, error
-        return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
+        return Substitution(box=box, neuron=neuron, mask=bending[box[:, None], neuron], least=least)
 
     def _framed(self, bounds: LayerBounds, frames: Sequence[Frame], k: int) -> LayerBounds:
         """Return the bounds of hidden layer k tightened by those over the boxes of frames, and by the lines found there.
@@ -228,7 +228,7 @@ class RegionBounds:
                 part, rounding = slope[source], error[source]
                 value = lowest[source] + _sums(part, shift) + _sums(np.abs(part), narrower) - rounding
                 least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, rounding
-            Substitution(box=box, neuron=substitution.neuron[source], mine=substitution.mine[source], least=least).tighten(ends)
+            Substitution(box=box, neuron=substitution.neuron[source], mask=substitution.mask[source], least=least).tighten(ends)
         return self._crossed(LayerBounds(**ends), k)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
@@ -253,9 +253,9 @@ class RegionBounds:
         return self._least_alone(quantity, p, constant, box, last)
 
     def _least_alone(
-        self, quantity: str, p: Array, constant: Array, box: Integers, last: int, room: int = 1
+        self, quantity: str, p: Array, constant: Array, box: Integers, last: int, rounds: int = 1
     ) -> tuple[Array, Array, Array]:
-        """Return the same by lines of that quantity alone, with `room` times the rounding errors taken off.
+        """Return the same by lines of that quantity alone, with `rounds` times the rounding errors taken off.
 
         With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
         """
@@ -280,7 +280,7 @@ class RegionBounds:
                 weight = self._alive_weights(k)
                 self._count(total.size * weight.size)
                 p = _product(p, weight)
-        return *self._at_inputs(p, total - room * error, box, alive), error
+        return *self._at_inputs(p, total - rounds * error, box, alive), error
 
     def _count(self, multiplications: int) -> None:
         self.work += multiplications
@@ -309,11 +309,11 @@ class RegionBounds:
             self._alone[quantity, k] = LinesAlone.of(lines, bias, size)
         return self._alone[quantity, k]
 
-    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int = 1) -> tuple[Array, Array]:
+    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, rounds: int = 1) -> tuple[Array, Array]:
         """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`, and slopes
         (B, R, d) in the inputs.
 
-        p, q: (B, R, n).   room: so many times the rounding error is taken off.
+        p, q: (B, R, n).   rounds: so many times the rounding error is taken off.
         """
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
@@ -332,7 +332,7 @@ class RegionBounds:
             self._count(2 * total.size * weight.size)
             total = total + offset + (p + q) @ twin.biases[k][alive]
             p, q = _product(p, weight), _product(q, weight)
-        return self._at_inputs(p, total - room * error, box, alive)
+        return self._at_inputs(p, total - rounds * error, box, alive)
 
     def _under_pairs(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array]:
         """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a piecewise-linear first layer."""
@@ -365,14 +365,14 @@ class RegionBounds:
 
     def _one_category(self, slope: Array, box: Integers) -> Array:
         """Return (N,) the least of slope . (x - middle): numbers within their radius, one category of each block."""
-        least, number = np.zeros(len(slope)), np.ones(slope.shape[1], dtype=bool)
+        minimum, number = np.zeros(len(slope)), np.ones(slope.shape[1], dtype=bool)
         local = self.twin.local
         for v in np.flatnonzero(local.one_hot):
             block = slice(int(local.start[v]), int(local.start[v] + local.width[v]))
             number[block] = False
             possible = np.where(self.high[box, block] > 0, slope[:, block], np.inf).min(axis=1)
-            least += possible - np.einsum("nj,nj->n", slope[:, block], self.middle[box, block])
-        return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), self.radius[box][:, number]))
+            minimum += possible - np.einsum("nj,nj->n", slope[:, block], self.middle[box, block])
+        return np.asarray(minimum - np.einsum("nj,nj->n", np.abs(slope[:, number]), self.radius[box][:, number]))
 
     def _relaxed(self, k: int) -> RelaxedLayer:
         """Return the relaxation of hidden layer k, whose bounds are known."""
@@ -408,9 +408,9 @@ class RegionBounds:
         for k in np.unique(kind).tolist():
             selected = kind == k
             if k < 2:
-                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[selected], total[selected], box[selected], last, room=2)
+                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[selected], total[selected], box[selected], last, rounds=2)
             else:
-                low, line = self._least(p[selected], q[selected], total[selected], box[selected], last, room=2)
+                low, line = self._least(p[selected], q[selected], total[selected], box[selected], last, rounds=2)
             lower[selected], slope[selected] = low[:, 0], line[:, 0]
         return lower, slope
 
@@ -419,11 +419,11 @@ class RegionBounds:
         """(B,) True for regions that surely hold no point: two bounds have crossed by more than any rounding."""
         empty = np.zeros(len(self.question), dtype=bool)
         for bounds, error in zip(self.layers, self.twin.error, strict=True):
-            room = 4 * error[self.question]
+            slack = 4 * error[self.question]
             for low, high in (
                 (bounds.lower, bounds.upper), (bounds.lower_prime, bounds.upper_prime), (bounds.delta_lower, bounds.delta_upper)
             ):
-                empty |= (low - high > room).any(axis=1)
+                empty |= (low - high > slack).any(axis=1)
         return empty & self.twin.in_range[self.question]
 
     @cached_property
@@ -469,13 +469,13 @@ class RegionBounds:
             slope=slope,
         )
 
-    def _by_slopes(self, k: int, p: Array, q: Array, given: Array, given_prime: Array) -> tuple[Array, Array, Array]:
+    def _by_slopes(self, k: int, p: Array, q: Array, fixed: Array, fixed_prime: Array) -> tuple[Array, Array, Array]:
         """Return alpha, beta (B, m) and c (B,) with  p . y + q . y' >= alpha . a + beta . a' + c  over each region."""
         slope, bounds = self.twin.hidden[k].slope, self.layers[k]
         leak, leak_prime = slope * p, slope * q
         p, q = (1 - slope) * p, (1 - slope) * q
-        alpha = np.where(np.isnan(given), _lone(p, bounds.lower, bounds.upper), given - leak)
-        beta = np.where(np.isnan(given_prime), _lone(q, bounds.lower_prime, bounds.upper_prime), given_prime - leak_prime)
+        alpha = np.where(np.isnan(fixed), _lone(p, bounds.lower, bounds.upper), fixed - leak)
+        beta = np.where(np.isnan(fixed_prime), _lone(q, bounds.lower_prime, bounds.upper_prime), fixed_prime - leak_prime)
         nonzero = np.nonzero((p != 0) | (q != 0) | (alpha != 0) | (beta != 0))
         offset = np.zeros(p.shape)
         offset[nonzero] = polygon_minimum(p[nonzero], q[nonzero], alpha[nonzero], beta[nonzero], bounds.take_at(nonzero))

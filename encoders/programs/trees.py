@@ -48,22 +48,22 @@ class TreeProgram:
         """Return the program of one question for one goal. apart: use separate trees of each copy, which share only thresholds: the
         formulation without common branches of the copies, for comparison."""
         batch, index = twin.problem.batch, np.array([question])
-        worth = twin.worth(int(twin.which[question]))
+        terms = twin.terms(int(twin.pair_of[question]))
         first, last = twin.boxes(index, batch.lower[index][:, twin.variables], batch.upper[index][:, twin.variables])
         difference = not apart and len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]
-        lines = worth.lines(np.array([[1.0, -1.0]])) if difference else None
+        lines = terms.lines(np.array([[1.0, -1.0]])) if difference else None
         if lines is not None:
             adds = np.asarray(lines.adds)
             parts = [(lines.trees, np.stack([adds, np.zeros(len(adds))]))]
         elif apart:
-            first_copy, second_copy = twin.alone(int(twin.which[question]))
-            value, value2 = first_copy.one[0], second_copy.two[0]
+            first_copy, second_copy = twin.alone(int(twin.pair_of[question]))
+            value, value2 = first_copy.first[0], second_copy.second[0]
             parts = [(first_copy.trees, np.stack([value, np.zeros(len(value))])),
                      (second_copy.trees, np.stack([np.zeros(len(value2)), value2]))]
         else:
-            parts = [(worth.trees, np.stack([worth.one[0], worth.two[0]]))]
-        base = np.array([float(worth.base[0][0])] * 2) if lines is None else np.zeros(2)
-        build = _Build(worth.trees, first[0].tolist(), last[0].tolist())
+            parts = [(terms.trees, np.stack([terms.first[0], terms.second[0]]))]
+        base = np.array([float(terms.base[0][0])] * 2) if lines is None else np.zeros(2)
+        build = _Build(terms.trees, first[0].tolist(), last[0].tolist())
         lowest, highest = base.copy(), base.copy()
         shares, added = list[int](), list[Array]()
         for trees, adds in parts:

@@ -74,7 +74,7 @@ class TreeLines:
             if isinstance(model, MeanOfTrees):
                 leaves_of = joint.scores(model.trees.outputs, lines)
             else:
-                leaves_of = [[joint.worth(m).rounded(float(p), float(q)) for m in margins] for p, q in lines]
+                leaves_of = [[joint.terms(m).rounded(float(p), float(q)) for m in margins] for p, q in lines]
             trees.append(line_trees(joint.trees, [leaves for line in leaves_of for leaves in line]))
         count = [cells.count(v) for v in range(domain.variables)]
         values = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
@@ -119,13 +119,13 @@ class TreeLines:
             cuts[:, v] = np.where(score[:, v] > 0, self.at[start[v] + best], np.nan)
         return np.stack(results, axis=1), score, cuts
 
-    def _margins(self, least: Array) -> Array:
+    def _margins(self, lower: Array) -> Array:
         """Return bounds (B, S) of lines of the margin, from those of pairs of classes (B, S, inside, outside); for a mean (B, S
         m)."""
         if self.compared is None:
-            return least.reshape(len(least), -1)
+            return lower.reshape(len(lower), -1)
         odds = self.compared.decision.odds
-        return np.stack([least_margins(least[:, s], p, q, odds=odds) for s, (p, q) in enumerate(self.rows.tolist())], axis=1)
+        return np.stack([least_margins(lower[:, s], p, q, odds=odds) for s, (p, q) in enumerate(self.rows.tolist())], axis=1)
 
 
 @compiled

@@ -59,7 +59,7 @@ class JointTrees:
     trees: Preorder
     leaf1: Integers
     leaf2: Integers
-    _worth: dict[bytes, Worth] = field(default_factory=dict)
+    _terms: dict[bytes, LeafTerms] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
@@ -76,19 +76,19 @@ class JointTrees:
     @property
     def swapped(self) -> JointTrees:
         """Return the same trees for the other order of the copies."""
-        return replace(self, leaf1=self.leaf2, leaf2=self.leaf1, _worth={})
+        return replace(self, leaf1=self.leaf2, leaf2=self.leaf1, _terms={})
 
-    def worth(self, margin: Array) -> Worth:
+    def terms(self, margin: Array) -> LeafTerms:
         """Return the leaves' contributions to the margin  margin . logits  of both copies."""
         key = margin.tobytes()
-        if key not in self._worth:
-            self._worth[key] = Worth(self, margin)
-        return self._worth[key]
+        if key not in self._terms:
+            self._terms[key] = LeafTerms(self, margin)
+        return self._terms[key]
 
     def scores(self, count: int, lines: Array) -> list[list[tuple[Array, float]]]:
         """Return contributions to lines (S, 2) of each of `count` scores, [line][score]. Leaves may have as many further numbers,
         the errors of the scores (`trees.stairs`)."""
-        worths = [self.worth(margin) for margin in np.eye(self.ensemble.outputs)]
+        worths = [self.terms(margin) for margin in np.eye(self.ensemble.outputs)]
         radius = worths[count:]
         return [[w.looser(float(p), float(q), radius[k]) if radius else w.rounded(float(p), float(q))
                  for k, w in enumerate(worths[:count])] for p, q in lines]
@@ -103,12 +103,12 @@ class LineTrees:
     base: Any
 
 
-class Worth:
+class LeafTerms:
     """The contributions of pairs of leaves to a margin: one (L,), two (L,) of x and x', each with bounds of its error."""
 
     def __init__(self, joint: JointTrees, margin: Array) -> None:
         self.trees, ensemble = joint.trees, joint.ensemble     # not `joint`, which holds this: a circle is freed late
-        self.one, self.two = (_weighted(ensemble.value[leaf], margin) for leaf in (joint.leaf1, joint.leaf2))
+        self.first, self.second = (_weighted(ensemble.value[leaf], margin) for leaf in (joint.leaf1, joint.leaf2))
         self.base = _weighted(ensemble.base[None], margin)
         self.same = joint.leaf1 == joint.leaf2
         self.size = float(np.abs(margin) @ ensemble.largest)
@@ -123,11 +123,11 @@ class Worth:
 
     def rounded(self, p: float, q: float) -> tuple[Array, float]:
         """Return the contributions of leaves (L,) to p g + q g', rounded down, and that of the base."""
-        leaves = _down(_row(p, q, self.one, self.two, self.same), self.step)
+        leaves = _down(_row(p, q, self.first, self.second, self.same), self.step)
         base = _down(_row(p, q, self.base, self.base, np.ones(1, dtype=bool)), self.step)
         return leaves, float(base[0])
 
-    def looser(self, p: float, q: float, radius: Worth) -> tuple[Array, float]:
+    def looser(self, p: float, q: float, radius: LeafTerms) -> tuple[Array, float]:
         """Return the same for values with errors up to `radius`; these cancel if both copies take one leaf and p = -q."""
         (leaves, base), (errors, _) = self.rounded(p, q), radius.rounded(-abs(p), -abs(q))
         errors = np.where(self.same, 0.0, errors) if p + q == 0 else errors
@@ -142,7 +142,7 @@ class Worth:
 
 
 def line_trees(trees: Preorder, values: Sequence[tuple[Array, float]]) -> LineTrees:
-    """Return the trees collapsed for S lines. values: for each line the contributions of leaves (L,) and base (`Worth.rounded`)."""
+    """Collapse the trees for S lines. values: for each line the contributions of leaves (L,) and base (`LeafTerms.rounded`)."""
     adds = held(np.stack([leaves for leaves, _ in values], axis=1))
     variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(values))
     if len(trees.variable) < MANY or len(variable) <= KEPT * len(trees.variable):

@@ -20,7 +20,7 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.cells import HELD, TreeCells, cells_of
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, LineTrees, Worth, line_trees
+from encoders.trees.joint import JointTrees, LeafTerms, LineTrees, line_trees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
 from solvers import clock
@@ -40,7 +40,7 @@ class TreeTwin:
     variables: raw variables that vary in some box; moving: their columns; local: the domain of these alone.
 
     cells: those of all variables.
-    which: (Q,) the number of each question's pair of differing values; pairs: (P,) a question of each pair.
+    pair_of: (Q,) the number of each question's pair of differing values; pairs: (P,) a question of each pair.
     """
 
     problem: TwinProblem
@@ -49,10 +49,10 @@ class TreeTwin:
     moving: Integers
     local: Domain
     cells: TreeCells
-    which: Integers
+    pair_of: Integers
     pairs: Integers
     size: float
-    _worth: dict[int, Worth] = field(default_factory=dict)
+    _terms: dict[int, LeafTerms] = field(default_factory=dict)
 
     @classmethod
     def of(cls, problem: TwinProblem) -> TreeTwin:
@@ -79,16 +79,16 @@ class TreeTwin:
         _, pairs, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=cells_of(ensemble, domain), which=inverse.reshape(-1), pairs=pairs, size=size,
+            local=domain.take(variables), cells=cells_of(ensemble, domain), pair_of=inverse.reshape(-1), pairs=pairs, size=size,
         )
 
-    def worth(self, pair: int) -> Worth:
+    def terms(self, pair: int) -> LeafTerms:
         """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""
-        if pair not in self._worth:
-            self._worth[pair] = self._joined(pair, *self._sides(pair))
-        return self._worth[pair]
+        if pair not in self._terms:
+            self._terms[pair] = self._joined(pair, *self._sides(pair))
+        return self._terms[pair]
 
-    def alone(self, pair: int) -> tuple[Worth, Worth]:
+    def alone(self, pair: int) -> tuple[LeafTerms, LeafTerms]:
         """Return the trees of each copy alone, for a pair of protected values, with their leaves' contributions to its margin."""
         first, second = self._sides(pair)
         return self._joined(pair, first, first), self._joined(pair, second, second)
@@ -97,13 +97,13 @@ class TreeTwin:
         """Return the trees of both copies for a pair of protected values, collapsed for differences of scores."""
         joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
-        worths = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
+        worths = {(a, b): joint.terms(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
         return line_trees(joint.trees, [worths[line.over, line.under].rounded(line.p, line.q) for line in lines])
 
     def copies(self, pair: int, lines: Array) -> LineTrees:
         """Return the same for lines (C, 2) of both margins; for a mean, for those of `scores`."""
         network = self.problem.network
-        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.worth(pair).lines(lines)
+        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.terms(pair).lines(lines)
 
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed
@@ -114,8 +114,8 @@ class TreeTwin:
                 for line in by_line]
         return line_trees(joint.trees, [*(entry for line in by_line for entry in line), *sums])
 
-    def _joined(self, pair: int, first: Booleans, second: Booleans) -> Worth:
-        return self._joint(pair, first, second).worth(self.problem.margin)
+    def _joined(self, pair: int, first: Booleans, second: Booleans) -> LeafTerms:
+        return self._joint(pair, first, second).terms(self.problem.margin)
 
     def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
         """Return the trees in which nodes of differing variables belong to variable -2."""
@@ -135,7 +135,7 @@ class TreeTwin:
     @property
     def noise(self) -> Array:
         """(Q,) bounds of the error of `evaluate`."""
-        return np.full(len(self.which), 2.0**-48 * (len(self.ensemble.root) + 2) * self.size)
+        return np.full(len(self.pair_of), 2.0**-48 * (len(self.ensemble.root) + 2) * self.size)
 
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Return margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
@@ -220,8 +220,8 @@ class RowBounds:
                 shares[row, lines[line]] += weight
         single = ((constants == 0) | (len(rows) == 1)) & ((shares > 0).sum(axis=1) <= 1)    # a sum of two has the right sign
         exact = single & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5))
-        room = np.where(exact, 0.0, ROOM)
-        return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=room)
+        slack = np.where(exact, 0.0, ROOM)
+        return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=slack)
 
     def charges(self, size: float) -> Array:
         """Return (R,) what is taken off the rows' bounds, for margins of this size."""

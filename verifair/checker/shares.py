@@ -131,7 +131,7 @@ class ShareQuestion:
         """Return the network boxes (B K, n_0) of all copies of cells (B, V)."""
         return self.domain.box(self.rows(lower), self.rows(upper))
 
-    def begun(self, lower: Array, upper: Array) -> Array:
+    def lower_ends(self, lower: Array, upper: Array) -> Array:
         """Return the lower ends (B, V) of cells of a tree ensemble. Where a real feature has a width, this is the float64 after its
         end: a threshold belongs to the cell below it, and a single number has no width."""
         return np.where(~self.domain.integer & (lower < upper), np.nextafter(lower, np.inf), lower)
@@ -144,7 +144,7 @@ class ShareQuestion:
             volume = volume * [Fraction(b) - Fraction(a) for a, b in zip(lower[:, v].tolist(), upper[:, v].tolist(), strict=True)]
         return volume
 
-    def asked(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
+    def comparisons(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
         """Return (B, K, K) True for copies that are compared in cells (B, V), and (B,) True if perhaps only at some points."""
         low, high = self.rows(lower), self.rows(upper)
         legal = ~self.domain.impossible(low, high).reshape(len(lower), len(self.values))
@@ -167,7 +167,7 @@ class ShareQuestion:
         """Return the points of cells (B, V) that planes under and over copies decide: slopes (B K, n_0) and values (B K,)."""
         shape = len(lower), len(self.values)
         planes = [Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over)]
-        pairs, mixed = self.asked(lower, upper)
+        pairs, mixed = self.comparisons(lower, upper)
         outside = ~pairs.any(axis=(1, 2))
         fair, unfair = (mask & ~mixed & ~outside for mask in self._throughout(lower, upper, planes, pairs))
         low, high = self.domain.box(lower, upper)
@@ -272,14 +272,14 @@ class _Strips(Batched):
 class _Sums:
     """The distribution of  a . (x - middle)  over the points of B cells.
 
-    listed, inside: (B, M) the sums over those features whose combinations are listed, and True for entries that exist.
-    behind: (T + 1, B) numbers of points of the other features at t units or more.   unit: (B,).
+    sums, inside: (B, M) the sums over those features whose combinations are listed, and True for entries that exist.
+    suffix: (T + 1, B) numbers of points of the other features at t units or more.   unit: (B,).
     least, most: (B,) bounds of the other features' remainders beside whole units.   span: (B,) over all features.
     """
 
-    listed: Array
+    sums: Array
     inside: Booleans
-    behind: npt.NDArray[Any]
+    suffix: npt.NDArray[Any]
     unit: Array
     least: Array
     most: Array
@@ -336,17 +336,17 @@ class _Sums:
                 number = np.bincount(members, minlength=(int(members.max()) // count + 1) * count).reshape(-1, count)
                 number[0, ~number.any(axis=0)] = 1
                 points = _product(points, number.astype(points.dtype))
-        behind = np.concatenate([points[::-1].cumsum(axis=0)[::-1], np.zeros((1, count), dtype=points.dtype)])
+        suffix = np.concatenate([points[::-1].cumsum(axis=0)[::-1], np.zeros((1, count), dtype=points.dtype)])
         return cls(
-            listed=sums[:, 0], inside=inside[:, 0], behind=behind, unit=unit, least=least, most=most,
+            sums=sums[:, 0], inside=inside[:, 0], suffix=suffix, unit=unit, least=least, most=most,
             span=_added(cell, span, count),
         )
 
     def above(self, limit: Array) -> npt.NDArray[Any]:
         """Return the number of points (B, M) with  listed + t units + limit > 0."""
-        t = np.floor(-(self.listed + limit[:, None]) / self.unit[:, None]) + 1
-        t = np.clip(t, 0, len(self.behind) - 1).astype(np.int64)
-        return np.where(self.inside, self.behind[t, np.arange(len(limit))[:, None]], 0)
+        t = np.floor(-(self.sums + limit[:, None]) / self.unit[:, None]) + 1
+        t = np.clip(t, 0, len(self.suffix) - 1).astype(np.int64)
+        return np.where(self.inside, self.suffix[t, np.arange(len(limit))[:, None]], 0)
 
 
 def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integers, strips: _Strips) -> Array:

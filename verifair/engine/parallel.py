@@ -126,7 +126,7 @@ def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     if counting is not None and (machines is not None or workers(jobs) > 1):
         yield from _in_turn(tasks, jobs, counting)
     else:
-        yield from _here(tasks, jobs) if machines is None else machines.as_done(tasks)
+        yield from _local_results(tasks, jobs) if machines is None else machines.as_done(tasks)
 
 
 def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterator[Any]:
@@ -239,7 +239,7 @@ class Helpers(Generic[T]):
 
     def _start(self) -> None:
         with suppress(Exception):  # the search will raise it, too
-            for _ in _here((joblib.delayed(_awake)(self.function) for _ in range(self.jobs)), self.jobs):
+            for _ in _local_results((joblib.delayed(_awake)(self.function) for _ in range(self.jobs)), self.jobs):
                 pass
 
 
@@ -276,7 +276,7 @@ def _processes(jobs: int) -> bool:
     return isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1
 
 
-def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
+def _local_results(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) gets tasks in rounds, so that results can be kept on the
     way. Raises ProcessError if a process was killed."""
     own_pool = _processes(jobs)

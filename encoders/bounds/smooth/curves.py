@@ -228,8 +228,8 @@ class PairLines:
         for weight, (lines, shift) in zip((p, p_prime), self.own, strict=True):
             m, k = lines.take(box).times(weight)
             own_slope, own_constant = own_slope + m, own_constant + k - m * shift[box]
-        better = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
-        slope, constant = np.where(better, own_slope, slope), np.where(better, own_constant, constant)
+        own_is_higher = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
+        slope, constant = np.where(own_is_higher, own_slope, slope), np.where(own_is_higher, own_constant, constant)
         return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 

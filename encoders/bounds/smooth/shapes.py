@@ -258,8 +258,8 @@ class ShapePairs:
         constant = constant - limit * (2 * ERROR + 4 * ERROR * size)
         (m, k), (m_prime, k_prime) = self.own[0].take(box).times(p), self.own[1].take(box).times(p_prime)
         own_slope, own_constant = m + m_prime, k + k_prime - m_prime * shift
-        better = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
-        slope, constant = np.where(better, own_slope, slope), np.where(better, own_constant, constant)
+        own_is_higher = own_slope * middle + own_constant > slope * middle + constant + TIE * limit
+        slope, constant = np.where(own_is_higher, own_slope, slope), np.where(own_is_higher, own_constant, constant)
         return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 

@@ -61,14 +61,14 @@ def _regressor(node: OnnxNode) -> Result:
     first = np.flatnonzero(np.diff(treeid, prepend=treeid[:1] - 1) != 0)
     if len(np.unique(treeid[first])) < len(first):
         raise node.error("the nodes of a tree do not stand together; write one tree after the other")
-    value = _nothing(node, len(key))
+    value = _zeros(node, len(key))
     leaf = _positions(node, key, _integers(node, "target_treeids"), _integers(node, "target_nodeids"), None)
     target, weight = _integers(node, "target_ids"), _numbers(node, "target_weights")
     _add(node, value, leaf, target, weight)
     if (mode[leaf] != LEAF).any():
         raise node.error("gives a weight to a node that is no leaf")
-    base = _numbers(node, "base_values") if _given(node, "base_values") else np.zeros(len(value[0]))
-    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * index
+    base = _numbers(node, "base_values") if _has(node, "base_values") else np.zeros(len(value[0]))
+    tracks = _integers(node, "nodes_missing_value_tracks_true") if _has(node, "nodes_missing_value_tracks_true") else 0 * index
     threshold = _numbers(node, "nodes_values")
     return _ensemble(node, first, (mode, feature, threshold, tracks), (left, right), value, base,
                      _text(node, "aggregate_function", "SUM"), np.empty(0, dtype=np.int64))
@@ -87,9 +87,9 @@ def _tree_ensemble(node: OnnxNode) -> Result:
         if len(child) != count or len(is_leaf) != count or ((child < 0) | (child >= limit)).any():
             raise node.error(f"a {side} branch leads to a node that does not exist")
         children.append(np.concatenate([np.where(is_leaf == 1, count + child, child), count + np.arange(len(target))]))
-    value = _nothing(node, count + len(target))
+    value = _zeros(node, count + len(target))
     _add(node, value, count + np.arange(len(target)), target, _tensor(node, "leaf_weights").astype(np.float64))
-    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * feature
+    tracks = _integers(node, "nodes_missing_value_tracks_true") if _has(node, "nodes_missing_value_tracks_true") else 0 * feature
     zeros = np.zeros(len(target), dtype=np.int64)
     padded = tuple(
         np.concatenate([array, zeros + fill])
@@ -107,7 +107,7 @@ def _without_sets(
     members = np.flatnonzero(tests[0] == MEMBER)
     if not len(members):
         return tests, children, value
-    listed = _tensor(node, "membership_values").astype(np.float64) if _given(node, "membership_values") else np.empty(0)
+    listed = _tensor(node, "membership_values").astype(np.float64) if _has(node, "membership_values") else np.empty(0)
     ends = np.flatnonzero(np.isnan(listed))
     sets = [part[~np.isnan(part)] for part in np.split(listed, ends)][: len(ends)]
     if len(sets) != len(members) or not all(map(len, sets)) or not np.isnan(listed[-1]):
@@ -214,7 +214,7 @@ def _no_transform(node: OnnxNode, transform: str) -> None:
         raise node.error(f"post_transform {transform!r}; supported are NONE anywhere, LOGISTIC and SOFTMAX at the end of the graph")
 
 
-def _nothing(node: OnnxNode, nodes: int) -> Array:
+def _zeros(node: OnnxNode, nodes: int) -> Array:
     """Return zeros (nodes, targets)."""
     targets = int(node.number("n_targets", 1))
     if targets > MOST_TARGETS:
@@ -226,7 +226,7 @@ def _text(node: OnnxNode, name: str, default: str) -> str:
     return str(node.attributes.get(name, default))
 
 
-def _given(node: OnnxNode, name: str) -> bool:
+def _has(node: OnnxNode, name: str) -> bool:
     return bool(node.attributes.get(name)) or f"{name}_as_tensor" in node.attributes
 
 

@@ -67,23 +67,23 @@ class ComparedBounds(TreeBounds):
         unit = np.eye(self.ensemble.outputs)
         return [unit[a] - unit[b] for a in np.flatnonzero(self.inside[0]) for b in np.flatnonzero(~self.inside[0])]
 
-    def _margins(self, least: Array, p: Array, q: Array) -> Array:
+    def _margins(self, bounds: Array, p: Array, q: Array) -> Array:
         """Return the bounds (N,) of the margin that follow from bounds (pairs, N) of  p d_ab(x) + q d_ab(x')."""
         sides = int(self.inside[0].sum()), int((~self.inside[0]).sum())
-        bounds, single = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
+        result, single = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
         valid = (single | ((p + q == 0) & (np.abs(p) == 1))) & (len(self.inside) == 1)
-        bounds[valid & ~single] = least[:, valid & ~single].min(axis=0)
+        result[valid & ~single] = bounds[:, valid & ~single].min(axis=0)
         for sign in (1, -1):
             selected = valid & single & (p + q == sign)
-            part = least[:, selected].reshape(*sides, -1)
+            part = bounds[:, selected].reshape(*sides, -1)
             part = part if sign == 1 else part.transpose(1, 0, 2)
             if self.odds:   # where no row is, all are infinite
                 value = -_log_sum(-_log_sum(part))
                 value = np.where(np.isinf(part).all(axis=(0, 1)), np.inf, value - LOG_SUMS * (1 + np.abs(value)))
             else:
                 value = part.max(axis=0).min(axis=0)
-            bounds[selected] = value
-        return bounds
+            result[selected] = value
+        return result
 
     def decided(
         self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,

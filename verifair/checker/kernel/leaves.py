@@ -316,11 +316,11 @@ class LeafRule:
         """Return (L,) True for leaves that the extremes of an ensemble's trees prove."""
         proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
         compared = cast("ComparedBounds", bounds) if bounds.compares else None
-        moved = self.tasks.differs | (self.tasks.offset != 0)
-        for pattern in np.unique(moved[np.unique(tree)], axis=0):
+        differing = self.tasks.differs | (self.tasks.offset != 0)
+        for pattern in np.unique(differing[np.unique(tree)], axis=0):
             differs = np.zeros(self.domain.columns, dtype=bool)
             differs[self.domain.columns_of(np.flatnonzero(pattern))] = True
-            index = np.flatnonzero((moved[tree] == pattern).all(axis=1))
+            index = np.flatnonzero((differing[tree] == pattern).all(axis=1))
             part, place = rows.take(np.isin(rows.leaf, index)), np.searchsorted(index, np.arange(len(leaves)))
             margin = self.tasks.margin[tree[part.leaf]]
             ends = (boxes.low[index], boxes.high[index]), (boxes.low2[index], boxes.high2[index])
@@ -339,8 +339,8 @@ class LeafRule:
             rounding = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
             target = self.target[tree[part.leaf]] * part.weight
             error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -np.inf)
-            needed = np.maximum(target, error) + rounding - part.constant
-            evened_to = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
+            required = np.maximum(target, error) + rounding - part.constant
+            evened_to = np.where(part.mixed, required + 8 * UNIT * (np.abs(required) + np.abs(part.constant)), -np.inf)
             extreme = bounds.least(*ends, differs, place[part.leaf], part.p, part.q, evened_to)
             total = extreme + part.constant   # a rounded sum of two numbers has the sign of the exact sum
             bound = total - UNIT * (np.abs(part.constant) + np.abs(extreme)) * (part.constant != 0) - rounding

@@ -121,8 +121,8 @@ class MeanBounds:
                     values = np.where(square[col] != 0, values - 2.0**-51 * np.abs(values), values)
                     terms.append((1.0, np.where(high[:, col] > 0, values, np.inf).min(axis=1)))
                 elif s := float(square[col.start]):
-                    w, flat = float(weight[col.start]), self._flat(v, float(weight[col.start]), s)
-                    terms.append((1.0, _quadratic(w, s, flat, factor, low[:, col.start], high[:, col.start])))
+                    w, stationary = float(weight[col.start]), self._stationary(v, float(weight[col.start]), s)
+                    terms.append((1.0, _quadratic(w, s, stationary, factor, low[:, col.start], high[:, col.start])))
                 else:
                     w = float(weight[col.start])
                     terms.append((w, factor * np.where(factor * w >= 0, low[:, col.start], high[:, col.start])))
@@ -130,7 +130,7 @@ class MeanBounds:
         bounds[finite] = np.where(np.isfinite(sums), sums, -np.inf)
         return bounds
 
-    def _flat(self, v: int, w: float, s: float) -> Array:
+    def _stationary(self, v: int, w: float, s: float) -> Array:
         """Return three columns of a number, one after the other, about where  w x + s x^2  is flat; of a real one one thrice."""
         domain, single = self.domain, self.domain.take(np.array([v]))
         place = np.clip(-w / (2 * s), *single.box(single.lower[None], single.upper[None])).astype(np.float32).astype(float)
@@ -138,18 +138,18 @@ class MeanBounds:
             return np.repeat(place, 3)
         return single.encode(np.rint(place * domain.scale[v] + domain.offset[v]) + np.array([[-1.0], [0.0], [1.0]]))[:, 0]
 
-    def _copies(self, least: Array, sign: Array) -> Array:
+    def _copies(self, lower: Array, sign: Array) -> Array:
         """Return lower bounds (N,) of  sign s,  sign (N,) 1, -1 or 0, from those (N, m) of  sign f."""
         ramps = self.network.ramps
-        bounds = np.zeros(len(least))
+        bounds = np.zeros(len(lower))
         for side in (1.0, -1.0):
             selected = np.flatnonzero(sign == side)
-            scores = side * least[selected]
+            scores = side * lower[selected]
             scores = np.where(ramps.chances, expit(scores) - side * CURVED, scores)
             distance = scores[:, ramps.score] - ramps.shift
             scaled = ramps.scale * distance
-            lower = side * scaled - LOST * np.abs(scaled) - TINY * (distance != 0)    # at most  side c (f - t)
-            value = np.where(ramps.logistic, side * expit(side * lower) - CURVED, np.clip(side * lower, 0.0, 1.0) * side)
+            argument = side * scaled - LOST * np.abs(scaled) - TINY * (distance != 0)    # at most  side c (f - t)
+            value = np.where(ramps.logistic, side * expit(side * argument) - CURVED, np.clip(side * argument, 0.0, 1.0) * side)
             terms = [(float(w), value[:, k]) for k, w in enumerate(ramps.weight)]
             constants = [(side, np.full(len(selected), constant)) for constant in self.network.added]
             bounds[selected] = at_most([*terms, *constants])
@@ -249,15 +249,15 @@ def _flattest(curved: bool, shift: float, scale: float, low: Array, high: Array,
     return np.asarray(np.maximum(smallest, 0.0))
 
 
-def _quadratic(w: float, s: float, flat: Array, factor: Array, low: Array, high: Array) -> Array:
+def _quadratic(w: float, s: float, stationary: Array, factor: Array, low: Array, high: Array) -> Array:
     """Return numbers (N,) at most  factor (w x + s x^2)  for columns x within low and high (N,). factor: (N,) 1, -1 or 0.
 
     Where factor s <= 0 an end is least. Elsewhere let a be any column, b and c those next to it, or a itself where x is real: from
     a to x this rises by  (x - a) factor (w + s (x + a)),  whose last bracket, times factor, is at most that of b for x up to b,
     and at least that of c from c on. So a is least where these two have the right signs, else it falls by no more than they say.
-    flat: b, a, c about where it is least. Columns are float32 numbers, so their products are exact."""
+    stationary: b, a, c about where it is least. Columns are float32 numbers, so their products are exact."""
     ends = np.minimum(*(at_most([(w, factor * end), (s, factor * (end * end))]) for end in (low, high)))
-    left, middle, right = (np.clip(column, low, high) for column in flat)
+    left, middle, right = (np.clip(column, low, high) for column in stationary)
     inner = at_most([(w, factor * middle), (s, factor * (middle * middle))])
     for sign, beside, width in ((-1.0, left, middle - low), (1.0, right, high - middle)):
         rise = at_most([(w, sign * factor), (s, sign * factor * beside), (s, sign * factor * middle)])

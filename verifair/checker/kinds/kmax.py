@@ -95,12 +95,12 @@ class _KmaxChecker:
     def _flaw(self, part: Regions) -> tuple[int, str | None]:
         """Return the number of these leaves and None, or 0 and what is wrong with the first that is not proved."""
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
-            counts = self._shown(self._begun(part.lower), part.upper)
+            counts = self._bucket_bounds(self._lower_ends(part.lower), part.upper)
         for n in np.flatnonzero(counts > self.claim):
             return 0, f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {counts[n]} buckets cannot be ruled out"
         return len(part), None
 
-    def _shown(self, lower: Array, upper: Array) -> Integers:
+    def _bucket_bounds(self, lower: Array, upper: Array) -> Integers:
         """Return (B,) an upper bound of the number of buckets that any x of each box hits."""
         low, high = self.domain.box(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
@@ -116,7 +116,7 @@ class _KmaxChecker:
                 counts[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
         return np.asarray(counts)
 
-    def _begun(self, lower: Array) -> Array:
+    def _lower_ends(self, lower: Array) -> Array:
         """Return the lower ends (B, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself."""
         cut = ~self.domain.integer & (lower > self.start)
         return lower if self.trees is None else np.where(cut, np.nextafter(lower, np.inf), lower)

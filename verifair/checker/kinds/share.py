@@ -107,7 +107,7 @@ def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Arra
         return lambda lower, upper: copy_planes(layered, margin, question.domain, *question.boxes(lower, upper))
 
     def extremes(lower: Array, upper: Array) -> tuple[tuple[Array, Array], ...]:
-        low, high = question.boxes(question.begun(lower, upper), upper)
+        low, high = question.boxes(question.lower_ends(lower, upper), upper)
         zero, count, p = np.zeros_like(low), len(low), np.repeat([margin, -margin], len(low), axis=0)
         no_columns, index = np.zeros(low.shape[1], dtype=bool), np.tile(np.arange(count), 2)
         bounds = trees.least((low, high), (low, high), no_columns, index, p, np.zeros_like(p))

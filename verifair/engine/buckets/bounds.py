@@ -59,7 +59,7 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
 
     Slices are refined only while they show more than `enough`.
     """
-    most = np.zeros(len(bounds.lower), dtype=np.int64)
+    bound = np.zeros(len(bounds.lower), dtype=np.int64)
     low, high = bounds.lower[:, reference], bounds.upper[:, reference]
     start, end = np.concatenate([[-np.inf], thresholds.lower]), np.concatenate([thresholds.upper, [np.inf]])
     box, bucket = np.nonzero((start <= high[:, None]) & (end >= low[:, None]))
@@ -70,12 +70,12 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
         above = count > enough
         refined = above & (parts is not None)
         if parts != PARTS[0]:  # if a cut brought no slice down to `enough`, the box has to be split anyway: its slices stay
-            refined &= (np.bincount(slices.box[~above], minlength=len(most)) > 0)[slices.box]
-        np.maximum.at(most, slices.box[~refined], count[~refined])
+            refined &= (np.bincount(slices.box[~above], minlength=len(bound)) > 0)[slices.box]
+        np.maximum.at(bound, slices.box[~refined], count[~refined])
         if parts is None or not refined.any():
             break
         slices = slices.take(refined).cut(parts, low, high)
-    return most
+    return bound
 
 
 def _count(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, slices: _Slices) -> Integers:

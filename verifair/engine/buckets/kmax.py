@@ -143,11 +143,11 @@ class _Boxes(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Bounded(Batched):
-    """Bounds of N boxes: most (N,) buckets, and candidate cuts: score (N, v) of each moving variable, at the value `at` (N, v)."""
+    """Of N boxes: bound (N,) of the buckets; candidate cuts: score (N, v) of each moving variable, at the value `cut` (N, v)."""
 
-    most: Integers
+    bound: Integers
     score: Array
-    at: Array
+    cut: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,16 +158,16 @@ class _Bounder:
     thresholds: Thresholds
     block: int
 
-    def bounded(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
-        """Bound boxes.   known: (N,) bounds from their parents.   enough: as in `most_buckets`."""
+    def bounded(self, boxes: _Boxes, parents: Integers, threshold: int) -> _Bounded:
+        """Bound boxes.   parents: (N,) bounds from their parents.   threshold: `enough` of `most_buckets`."""
         blocks = [slice(start, start + self.block) for start in range(0, len(boxes), self.block)]
-        return _Bounded.join([self._block(boxes.take(block), known[block], enough) for block in blocks])
+        return _Bounded.join([self._block(boxes.take(block), parents[block], threshold) for block in blocks])
 
-    def _block(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
+    def _block(self, boxes: _Boxes, parents: Integers, threshold: int) -> _Bounded:
         def most(bounds: CopyBounds, possible: Booleans) -> Integers:
-            return most_buckets(bounds, self.thresholds, self.copies.reference, possible, enough)
+            return most_buckets(bounds, self.thresholds, self.copies.reference, possible, threshold)
 
-        possible, bound = self.copies.possible(boxes.lower, boxes.upper), known.copy()
+        possible, bound = self.copies.possible(boxes.lower, boxes.upper), parents.copy()
         linear, score, cuts = self.copies.linear(boxes.lower, boxes.upper)
         estimate = most(linear, possible)
         if self.copies.final:
@@ -178,7 +178,7 @@ class _Bounder:
                 if len(remaining):
                     linear = self.copies.standard(boxes.lower[remaining], boxes.upper[remaining], closer=closer)
                     bound[remaining] = np.minimum(bound[remaining], most(linear, possible[remaining]))
-        return _Bounded(most=bound, score=score, at=cuts)
+        return _Bounded(bound=bound, score=score, cut=cuts)
 
 
 class _KmaxSearch:
@@ -311,17 +311,17 @@ class _KmaxSearch:
         if not len(boxes):
             return
         bounded = self._bounded(boxes)
-        bound = self.tree.tighten(boxes.node, bounded.most)
+        bound = self.tree.tighten(boxes.node, bounded.bound)
         left = bound > self.search.k
-        self._split(boxes.take(left), bounded.at[left], bound[left], bounded.score[left])
+        self._split(boxes.take(left), bounded.cut[left], bound[left], bounded.score[left])
 
     def _bounded(self, boxes: _Boxes) -> _Bounded:
         """Bound boxes, in all processes."""
-        parents, enough = self.tree.known["bound"][boxes.node], self.search.k
+        parents, threshold = self.tree.known["bound"][boxes.node], self.search.k
         blocks = -(-len(boxes) // self.block)
         jobs = min(self.helpers.ready(), blocks)
         parts = [slice(low, high) for low, high in pairwise(blocks * k // jobs * self.block for k in range(jobs + 1))]
-        return _Bounded.join(self.helpers.together([(boxes.take(part), parents[part], enough) for part in parts]))
+        return _Bounded.join(self.helpers.together([(boxes.take(part), parents[part], threshold) for part in parts]))
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""

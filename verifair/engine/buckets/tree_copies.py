@@ -69,12 +69,12 @@ class TreeCopies(Copied):
 
             sign = -1.0 if model.below else 1.0
             lines, heads = sign * LINES_OF_SCORES, (mean_head(model, -sign, sign), mean_head(model, sign, -sign))
-            room = ROOM * (1 + model.size)
+            slack = ROOM * (1 + model.size)
         else:
-            room = _room(model, margin)
+            slack = _room(model, margin)
         return cls(
             network=model, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
-            variables=np.flatnonzero(moves), room=room, heads=heads,
+            variables=np.flatnonzero(moves), room=slack, heads=heads,
             lines=TreeLines.of(model, domain, protected, margin, [(rows[reference], row) for row in rows], lines),
         )
 
@@ -98,17 +98,17 @@ class TreeCopies(Copied):
         threshold, and (B, v) that threshold. Without one it is the middle if the schema forbids rows, or if a mean has a whole
         variable there, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
-        least, score, cuts = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
+        lower_bounds, score, cuts = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
         if self.heads is None:
-            least = least - self.room
+            lower_bounds = lower_bounds - self.room
         else:  # the checker rounds every bound of a mean except 0
-            least = _means(least, *self.heads)
-            least = np.where(least == 0, 0.0, least - self.room)
-        equal = np.zeros(least.shape[:2], dtype=bool)
+            lower_bounds = _means(lower_bounds, *self.heads)
+            lower_bounds = np.where(lower_bounds == 0, 0.0, lower_bounds - self.room)
+        equal = np.zeros(lower_bounds.shape[:2], dtype=bool)
         equal[:, self.reference] = True
         bounds = CopyBounds(
-            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(equal, 0.0, least[:, :, 2]),
-            delta_upper=np.where(equal, 0.0, -least[:, :, 3]),
+            lower=lower_bounds[:, :, 0], upper=-lower_bounds[:, :, 1], delta_lower=np.where(equal, 0.0, lower_bounds[:, :, 2]),
+            delta_upper=np.where(equal, 0.0, -lower_bounds[:, :, 3]),
         )
         if self.domain.forbidden is not None or self.heads is not None:  # single rows may decide where bounds are too coarse
             middle = np.isnan(cuts) & ((self.domain.forbidden is not None) | self.domain.integer)
@@ -126,8 +126,8 @@ def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
     size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
     numbers = [ensemble.value, ensemble.base]
     exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((array.astype(np.float32) == array).all() for array in numbers)
-    room = 0.0 if exact else ROOM * size
-    return room if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
+    slack = 0.0 if exact else ROOM * size
+    return slack if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
 
 
 def _means(least: Array, below: Any, above: Any) -> Array:

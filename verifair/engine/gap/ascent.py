@@ -108,8 +108,8 @@ class Ascent:
         first, last = self.first[question, v], self.last[question, v]
         width = int((last - first).max()) + 1
         margins = np.empty((len(cells), width, 2))
-        for pair in np.unique(self.twin.which[question]).tolist():
-            selected = np.flatnonzero(self.twin.which[question] == pair)
+        for pair in np.unique(self.twin.pair_of[question]).tolist():
+            selected = np.flatnonzero(self.twin.pair_of[question] == pair)
             lines = self.twin.copies(pair, COPIES)
             trees = lines.trees
             sums = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, lines.adds, lines.base,

@@ -67,7 +67,7 @@ def bracket(
     """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
-    attained = Met(problem, logit)
+    attained = BestGap(problem, logit)
     attained.sample(np.random.default_rng(budget.seed))
     decide: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
     helpers = Helpers(decide, jobs)
@@ -134,7 +134,7 @@ def _between(lower: float, upper: float, count: int) -> list[float]:
     return [lower + (upper - lower) * (k + 1) / (count + 1) for k in range(count)]
 
 
-class Met:
+class BestGap:
     """The largest gap found at a point. best: its value, the point (question, raw x (V,)), and the margins g(x), g(x') there, in
     one tuple, so that Ctrl-C cannot separate them."""
 

@@ -112,31 +112,31 @@ class _Batch:
         """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d) of boxes `selected` (N,), by lines in each of S
         directions (N, S)."""
         nodes, low, high = self.nodes.take(selected), self.low[selected], self.high[selected]
-        rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
-        goals = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
+        rows, weights = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
+        goals = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(weights.shape), weights)
         for s in range(directions.shape[1]):
             index = np.arange(len(nodes)), directions[:, s]
             part = slice(3 * s, 3 * s + 3)
             line = replace(goals, lower=goals.lower[:, part], slope=goals.slope[:, part], base=goals.base[:, part])
-            linear, enough = line.lower[:, 0], np.full(len(nodes), -self.known)
+            linear, required = line.lower[:, 0], np.full(len(nodes), -self.known)
             if not self.logit:
                 slope[index], linear = best_slope(line, (high - low) / 2, slope[index], self.known)
-                enough = -conjugate(self.known, slope[index])
+                required = -conjugate(self.known, slope[index])
             row, _ = rows_of(slope[index][:, None], directions[:, [s]])
-            w = -self._standard(nodes, intervals, row[:, 0], linear, enough)
+            w = -self._standard(nodes, intervals, row[:, 0], linear, required)
             bound[index] = self._shown(selected, index[1], w, slope[index], bound[index])
             self._meet(selected, nodes, corner(self.twin, nodes, line.slope[:, 0]))
         return bound, slope, goals.score
 
-    def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
+    def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, required: Array) -> Array:
         """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. If that takes long, and the linear bound
-        is less than `enough` (N,), interval bounds of the hidden layers are used: the box will be cut anyway."""
+        is less than `required` (N,), interval bounds of the hidden layers are used: the box will be cut anyway."""
         standard, at_once = self.bounds.standard, self.bounds.progress.at_once
         zeros, boxes = np.zeros(len(nodes)), np.arange(len(nodes))
         if at_once >= CHEAP:
-            return standard.lower(nodes, intervals, boxes, rows, zeros, enough)
+            return standard.lower(nodes, intervals, boxes, rows, zeros, required)
         lower = standard.by_intervals(nodes, intervals, boxes, rows, zeros)
-        left = np.flatnonzero((linear >= enough) & ~(lower > enough))
+        left = np.flatnonzero((linear >= required) & ~(lower > required))
         for start in range(0, len(left), at_once):
             part = left[start : start + at_once]
             if self.deadline.left() > 0:

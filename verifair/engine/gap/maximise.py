@@ -23,7 +23,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.envelope import semantics
-from verifair.engine.gap.bisection import Bracket, Met, bracket
+from verifair.engine.gap.bisection import BestGap, Bracket, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
@@ -180,7 +180,7 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, extreme: Extreme) -> t
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
         return 0.0, None
     if not query.network.piecewise_linear:
-        best = Met(problem, query.scale == "logit")
+        best = BestGap(problem, query.scale == "logit")
         best.look(extreme.question, extreme.point)
         lower, point, margins = best.best
         return lower, None if point is None else _enclosed(query, problem, point, margins, lower)

@@ -459,8 +459,8 @@ class LayeredSearch(BoxSearch):
         best, radius = rule.best(bounds.lower, chosen), (task.high - task.low) / 2
         self.note_roots(nodes, best.lower)
         if self.twin.depth < 2 and self.problem.network.piecewise_linear:
-            room = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
-            result = rule.best(bounds.lower - room, chosen)
+            slack = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
+            result = rule.best(bounds.lower - slack, chosen)
         else:
             box, goal = np.nonzero(nodes.open & best.proved)
             lower = np.full(best.lower.shape, -np.inf)
@@ -482,11 +482,11 @@ class LayeredSearch(BoxSearch):
         weights (N, 3), and their linear lower bounds (N,)."""
         (rows, weights, linear), rule = combined, self.goal_rows
         float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
-        enough = np.where(linear > float32, float32, 0.0)
+        required = np.where(linear > float32, float32, 0.0)
         row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
         if self.standard.by_forms:
             return self.standard.by_intervals(task.nodes, task.intervals, box, row, constant)
-        return self.standard.lower(task.nodes, task.intervals, box, row, constant, enough)
+        return self.standard.lower(task.nodes, task.intervals, box, row, constant, required)
 
     def _split(self, nodes: Nodes, score: Array) -> None:
         divisible = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))

@@ -32,14 +32,14 @@ class StandardRelaxation:
         self.by_forms = twin.depth == 2 and not isinstance(twin.hidden[0], SmoothLayer)
 
     def lower(
-        self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, rows: Array, constants: Array, enough: Array
+        self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, rows: Array, constants: Array, required: Array
     ) -> Array:
         """Return lower bounds (N,) of rows (N, 2) and constants (N,) over the boxes `box` (N,) of some nodes with these interval
-        bounds; bounds above `enough` (N,) need not be better."""
+        bounds; bounds above `required` (N,) need not be better."""
         bounds, left = np.full(len(box), -np.inf), np.arange(len(box))
         if len(box) and (self.twin.depth < 2 or 2 * self.proved >= self.tried):
             bounds = self.by_intervals(nodes, intervals, box, rows, constants)
-            left = np.flatnonzero(~(bounds > enough))
+            left = np.flatnonzero(~(bounds > required))
             self.tried, self.proved = self.tried + len(box), self.proved + len(box) - len(left)
         if len(left) and self.twin.depth > 1:
             bounds[left] = np.maximum(bounds[left], self.by_intervals(nodes, None, box[left], rows[left], constants[left]))

@@ -162,7 +162,7 @@ class CellLooks:
         forbidden = domain.forbidden
         if forbidden is None:
             return variable, cut
-        variable, cut, mixed = variable.copy(), cut.copy(), question.asked(lower, upper)[1]
+        variable, cut, mixed = variable.copy(), cut.copy(), question.comparisons(lower, upper)[1]
         low, high = question.rows(lower), question.rows(upper)
         for f_low, f_high, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
             constrained = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)

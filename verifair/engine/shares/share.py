@@ -124,7 +124,7 @@ def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
     fair = unfair = 0
     for i in range(0, len(inside), COPIES):
         part = inside[i : i + COPIES]
-        pairs, _ = question.asked(part, part)
+        pairs, _ = question.comparisons(part, part)
         counted = pairs.any(axis=(1, 2))
         is_fair = question.decided(query.network, part[counted], pairs[counted])
         fair, unfair = fair + int(is_fair.sum()), unfair + int((~is_fair).sum())

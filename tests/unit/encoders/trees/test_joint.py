@@ -54,8 +54,8 @@ def test_leaves_hold_the_pair_of_every_row(seed: int, tmp_path: Path) -> None:
     other = np.where(np.arange(domain.variables) == v, 1.0, rows)
     pairs = [ensemble.leaves(domain.encode(x)) for x in (rows, other)]
     cell, _ = cells.of_boxes(rows, rows)
-    worth = joint.worth(np.ones(1))
-    lines = worth.lines(np.array([[1.0, -1.0], [0.25, -0.75]]))
+    terms = joint.terms(np.ones(1))
+    lines = terms.lines(np.array([[1.0, -1.0], [0.25, -0.75]]))
     met = set()
     for k in range(len(rows)):
         totals = np.array(lines.base)
@@ -82,7 +82,7 @@ def test_both_orders_of_the_copies_share_their_trees(seed: int, tmp_path: Path) 
     assert np.array_equal(first.leaf1, second.leaf2)
     assert np.array_equal(first.leaf2, second.leaf1)
     p, q = 0.25, -0.75
-    assert np.array_equal(first.worth(np.ones(1)).rounded(p, q)[0], second.worth(np.ones(1)).rounded(q, p)[0])
+    assert np.array_equal(first.terms(np.ones(1)).rounded(p, q)[0], second.terms(np.ones(1)).rounded(q, p)[0])
 
 
 def test_more_nodes_than_their_numbers_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_more_nodes_than_their_numbers_hold_are_refused(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("seed", range(6))
 def test_trees_without_a_protected_question_vanish_from_differences(seed: int, tmp_path: Path) -> None:
     ensemble, _, _, joint, _ = joint_of(np.random.default_rng(seed), tmp_path / "m.onnx")
-    lines = joint.worth(np.ones(1)).lines(np.array([[1.0, -1.0]]))
+    lines = joint.terms(np.ones(1)).lines(np.array([[1.0, -1.0]]))
     for tree in range(len(ensemble.root)):
         end = joint.trees.root[tree + 1] if tree + 1 < len(ensemble.root) else len(joint.trees.variable)
         nodes = range(joint.trees.root[tree], end)

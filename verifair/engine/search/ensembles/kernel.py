@@ -293,10 +293,10 @@ def _best_row(
 
 
 @compiled
-def _tried(
+def _try_points(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
-    strict: Any, clause: Any, head: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
+    strict: Any, clause: Any, head: Any, pool: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
     """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
     whether one was met at which no row is, left in `best`, the random state, and how many points were tried."""
@@ -306,7 +306,7 @@ def _tried(
         for v in range(count):
             a, b = first[at + v], last[at + v]
             if k < hints:
-                x = known[k * count + v]
+                x = pool[k * count + v]
                 point[v] = a if x < a else b if x > b else x
             else:
                 seed = (seed * 1103515245 + 12345) % 2147483648
@@ -474,7 +474,7 @@ def explore(
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
     enough: Any, head: Any, losses: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
-    known: Any, learnt: Any, seed: Any,
+    pool: Any, added: Any, seed: Any,
 ) -> Any:
     """Look for a proof of one goal, or a point against it, in N boxes, one after the other.
 
@@ -485,11 +485,11 @@ def explore(
     first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
     wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
     owner: (N,) of `owners`: when there is a point for one, its other boxes are left.
-    known: (K, V) points to begin with, a ring; learnt: how many were put into it so far.
+    pool: (K, V) points to begin with, a ring; added: how many were put into it so far.
 
     Returns cuts (box, node, variable, cell; the halves of a box's k-th cut are its nodes 2 k + 1 and 2 k + 2), closed leaves (box,
     node, row, 1 if float32) with their bounds, open leaves (box, node, 1 if no tree tells its points apart) with their cells,
-    points (box) with their cells, how many boxes each took, bounds of the whole boxes, `learnt` and `seed` as left, and the nodes
+    points (box) with their cells, how many boxes each took, bounds of the whole boxes, `added` and `seed` as left, and the nodes
     looked at.
     """
     count, trees, size = len(hot), len(root), len(variable)
@@ -544,17 +544,17 @@ def explore(
             elif proved and wanted[k] == 1:
                 extra[k] -= 1
             elif stop == 1:
-                hints = learnt if learnt < len(known) // count else len(known) // count
-                refuted, seed, tried = _tried(
+                hints = added if added < len(pool) // count else len(pool) // count
+                refuted, seed, tried = _try_points(
                     trees, used, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, bounds, zero, low, high,
-                    zero, rows, shares, constants, charges, sizes, strict, clause, head, known, hints, seed, point, best, value)
+                    zero, rows, shares, constants, charges, sizes, strict, clause, head, pool, hints, seed, point, best, value)
                 spent += (used - trees) * WAY * tried
                 if refuted:
                     points, points_cell = _add_point(points, points_cell, found_points, k, best, zero, count)
-                    place = learnt % (len(known) // count)
+                    place = added % (len(pool) // count)
                     for v in range(count):
-                        known[place * count + v] = best[v]
-                    found_points, learnt = found_points + 1, learnt + 1
+                        pool[place * count + v] = best[v]
+                    found_points, added = found_points + 1, added + 1
                     give_up, done[owner[k]] = True, 1
         while pending > 0 and not give_up:
             if spent >= budget or looked[k] >= limit[k]:
@@ -660,4 +660,4 @@ def explore(
             opens += 1
     return (cuts[: 4 * splits], closed[: 4 * leaves], closed_bound[:leaves], left[: 3 * opens], left_low[: opens * count],
             left_high[: opens * count], points[:found_points], points_cell[: found_points * count], looked, whole_bound,
-            learnt, seed, spent)
+            added, seed, spent)

@@ -184,7 +184,7 @@ class TreeSearch(BoxSearch):
         """Visit some boxes."""
         nodes = self.without_impossible(nodes)
         goal = nodes.open.argmax(axis=1)
-        pair = self.twin.which[nodes.question]
+        pair = self.twin.pair_of[nodes.question]
         careful = self.careful[nodes.question, goal]
         for key in np.unique(np.stack([pair, goal, careful], axis=1), axis=0).tolist():
             index = np.flatnonzero((pair == key[0]) & (goal == key[1]) & (careful == key[2]))
@@ -316,7 +316,7 @@ class TreeSearch(BoxSearch):
             self.goals.float32[nodes.question, goal] = False
             self.open.add(nodes.take(possible))
             nodes = nodes.take(~possible)
-        middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
+        middle = self.twin.local.middle(self._lower_ends(nodes), nodes.upper)
         legal = legal_pairs(self.twin, nodes.question, middle)
         if legal.any():
             part, point = nodes.take(legal), middle[legal]
@@ -330,7 +330,7 @@ class TreeSearch(BoxSearch):
                 self.goals.look_at(retries, anywhere(self.twin, retries, self.rng))
             self._close_exactly(part.take(left), goal, values[left, goal])
         nodes = self.goals.still_open(nodes.take(~self._seen(nodes)))
-        middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
+        middle = self.twin.local.middle(self._lower_ends(nodes), nodes.upper)
         divisible = self.twin.local.divisible(nodes.lower, nodes.upper)
         stuck: Booleans = legal_pairs(self.twin, nodes.question, middle) | ~divisible.any(axis=1)
         self.goals.give_up(np.unique(nodes.question[stuck]), "float")
@@ -350,7 +350,7 @@ class TreeSearch(BoxSearch):
         is_linear = np.isin(self.twin.variables, owner[network.straight])
         return np.asarray((nodes.lower < nodes.upper)[:, is_linear].any(axis=1))
 
-    def _begun(self, nodes: Nodes) -> Array:
+    def _lower_ends(self, nodes: Nodes) -> Array:
         """Return the lower ends (N, v) of boxes; the part above a cut of a real variable leaves out the cut itself."""
         start = self.problem.batch.lower[nodes.question][:, self.twin.variables]
         return np.where((nodes.lower > start) & ~self.twin.local.integer, np.nextafter(nodes.lower, np.inf), nodes.lower)
@@ -373,7 +373,7 @@ class TreeSearch(BoxSearch):
         """Return (N,) positions of variables and cuts: a split that tells rows of the box apart, on its lower end's path through a
         tree; -1 where there is none."""
         ensemble, cells, domain, batch = self.twin.ensemble, self.twin.cells, self.problem.domain, self.problem.batch
-        low, high = rows_at(self.twin, nodes.question, self._begun(nodes)), rows_at(self.twin, nodes.question, nodes.upper)
+        low, high = rows_at(self.twin, nodes.question, self._lower_ends(nodes)), rows_at(self.twin, nodes.question, nodes.upper)
         second, row, split = batch.take(nodes.question).second, np.arange(len(nodes))[:, None], np.full(len(nodes), -1)
         for lower, upper in ((low, high), (second(low), second(high))):
             ends, node = domain.box(lower, upper), np.tile(ensemble.root, (len(nodes), 1))

@@ -117,7 +117,7 @@ def test_a_quadratic_function_is_least_where_its_bound_says(seed: int, whole: bo
     (first, last), bounds = domain.box(low, high), tree_bounds(model, domain)
     assert isinstance(bounds, MeanBounds)
     for factor in (1.0, -1.0):
-        found = _quadratic(w, s, bounds._flat(0, w, s), np.full(20, factor), first[:, 0], last[:, 0])
+        found = _quadratic(w, s, bounds._stationary(0, w, s), np.full(20, factor), first[:, 0], last[:, 0])
         for k in range(20):
             raw = np.arange(low[k, 0], high[k, 0] + 1) if whole else np.append(np.linspace(low[k, 0], high[k, 0], 99), high[k, 0])
             x = [*domain.encode(raw[:, None])[:, 0].tolist(), *([] if whole else [np.clip(middle, first[k, 0], last[k, 0])])]

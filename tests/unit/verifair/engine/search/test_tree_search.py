@@ -12,7 +12,7 @@ import verifair as vf
 from encoders.onnx.reader import read_model
 from encoders.problem import TwinProblem
 from encoders.trees import twin
-from encoders.trees.joint import Worth
+from encoders.trees.joint import LeafTerms
 from solvers import clock
 from tests.builders import integer, schema_of
 from tests.tree_models import random_tree, save
@@ -36,7 +36,7 @@ def problem(tmp_path: Path) -> TwinProblem:
 def test_trees_of_pairs_that_are_done_with_are_freed(problem: TwinProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the garbage collector, which large arrays do not wake: an audit by age took gigabytes."""
     kept, made = weakref.WeakSet[object](), list[type]()
-    for of in (Worth, module.TreeSearch):
+    for of in (LeafTerms, module.TreeSearch):
         def begun(self: object, *given: object, of: type = of, begin: object = of.__init__) -> None:
             begin(self, *given)
             kept.add(self)
@@ -46,7 +46,7 @@ def test_trees_of_pairs_that_are_done_with_are_freed(problem: TwinProblem, monke
     try:
         branch_and_bound.decide(problem)
         twin._join.cache_clear()    # which holds the last few
-        assert set(made) == {Worth, module.TreeSearch}
+        assert set(made) == {LeafTerms, module.TreeSearch}
         assert not list(kept)
     finally:
         gc.enable()
