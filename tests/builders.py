@@ -178,7 +178,7 @@ def by_multipliers(
     )
     first, nodes = np.zeros(count, dtype=np.int64), np.arange(count)
     leaves = Leaves(
-        tree=first, node=nodes, lower=regions.lower, upper=regions.upper, frame=np.full(count, -1), anew=first > 0,
+        tree=first, node=nodes, lower=regions.lower, upper=regions.upper, frame=np.full(count, -1), is_frame=first > 0,
         active=regions.active, inactive=regions.inactive,
     )
     ends = [regions.lower, regions.upper, *(tasks.second(first, end) for end in (regions.lower, regions.upper))]

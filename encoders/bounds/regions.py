@@ -101,12 +101,12 @@ class RegionBounds:
     layers, not only for the copies, which costs several times as much.   work: multiplications so far.
     frames: larger boxes that hold the regions: from the third hidden layer on, bounds are cut down to theirs, and their lines are
     applied to the region's box, which costs next to nothing. For piecewise-linear layers.
-    anew: also substitute for neurons that are still unstable after that.
+    refine: also substitute for neurons that are still unstable after that.
     """
 
     def __init__(
         self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
-        differences: bool = True, frames: Sequence[Frame] = (), anew: bool = True,
+        differences: bool = True, frames: Sequence[Frame] = (), refine: bool = True,
     ) -> None:
         self.twin, self.work = twin, 0
         self.quantities = list(ENDS)[: 1 if twin.lone else 2 + differences]
@@ -135,7 +135,7 @@ class RegionBounds:
                 bounds = self._clipped(bounds, k)
                 if k > 1 and frames:
                     bounds = self._framed(bounds, frames, k)
-                if k and (k == 1 or anew or not frames):
+                if k and (k == 1 or refine or not frames):
                     bounds = self._closer(bounds, k)
                 bounds = self._clipped(bounds, k)
             self.layers.append(bounds)

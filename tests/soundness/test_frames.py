@@ -165,9 +165,9 @@ def test_forged_frames_of_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert forged
 
 
-@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("refine", [False, True])
 @pytest.mark.parametrize("seed", draws(12))
-def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -> None:
+def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, refine: bool) -> None:
     given, rng = problem(seed), np.random.default_rng(seed)
     twin, size, neurons = Twin.of(given), 8, 2 * sum(given.network.hidden)
     lower, upper = (np.tile(end, (size, 1)) for end in (given.batch.lower[0], given.batch.upper[0]))
@@ -179,11 +179,11 @@ def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -
     at = np.arange(size)
     mine, some = RegionBounds(twin, regions(lower, upper, neurons)), RegionBounds(twin, regions(lower[3:], upper[3:], neurons))
     frames = [(mine, at[:3], at[:3]), (some, at[3:], at[:-3])]
-    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frames=frames, anew=anew)
+    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frames=frames, refine=refine)
     tasks = Tasks.of([claim_of(given)])
     around = TwinBounds(given.network, *network_boxes(given, tasks, lower, upper), close=True)
     small = network_boxes(given, tasks, small_lower, small_upper)
-    inside = TwinBounds(given.network, *small, close=True, frame=(around, at), anew=anew)
+    inside = TwinBounds(given.network, *small, close=True, frame=(around, at), refine=refine)
     for k, (one, around_one, span) in enumerate(zip(part.layers[:-1], mine.layers, inside.spans[:-1], strict=False)):
         if k > 1:
             assert (one.lower >= around_one.lower).all()
@@ -286,11 +286,11 @@ def test_both_bounds_of_one_copy_alone_hold_and_agree(seed: int) -> None:
     small_lower[:, 1:], small_upper[:, 1:] = np.sort(rng.integers(ends[0], ends[1] + 1, (2, size, 3)), axis=0)
     copy, at, tasks = rng.integers(0, 2, size), np.arange(size), Tasks.of([claim_of(given)])
     mine = RegionBounds(twin.alone, regions(lower, upper, neurons), copy)
-    part = RegionBounds(twin.alone, regions(small_lower, small_upper, neurons), copy, frames=[(mine, at, at)], anew=False)
+    part = RegionBounds(twin.alone, regions(small_lower, small_upper, neurons), copy, frames=[(mine, at, at)], refine=False)
     boxes = (network_boxes(given, tasks, *ends) for ends in ((lower, upper), (small_lower, small_upper)))
     low, high = (tuple(np.where(copy[:, None] == 0, one[k], one[k + 2]) for k in (0, 1)) for one in boxes)
     around = TwinBounds(given.network, *low, *low, close=True, quantities=1)
-    inside = TwinBounds(given.network, *high, *high, close=True, quantities=1, frame=(around, at), anew=False)
+    inside = TwinBounds(given.network, *high, *high, close=True, quantities=1, frame=(around, at), refine=False)
     for k, (one, span) in enumerate(zip(part.layers[:-1], inside.spans[:-1], strict=False)):
         np.testing.assert_allclose(one.lower, span.low, atol=1e-9)
         np.testing.assert_allclose(one.upper, span.high, atol=1e-9)

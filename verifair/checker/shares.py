@@ -291,7 +291,7 @@ class _Sums:
         n = many[cell, feature]
         first, pair = np.cumsum(n) - n, np.repeat(np.arange(len(n)), n)
         raw = strips.lower[cell, feature][pair] + np.arange(len(pair)) - first[pair]
-        products = _along(question, raw, cell[pair], feature[pair], strips)
+        products = _products_along(question, raw, cell[pair], feature[pair], strips)
         low = np.minimum.reduceat(products, first) if len(n) else np.empty(0)
         span = (np.maximum.reduceat(products, first) if len(n) else low) - low
         order = np.lexsort((-span, cell))  # the widest features of each cell first
@@ -349,7 +349,7 @@ class _Sums:
         return np.where(self.inside, self.suffix[t, np.arange(len(limit))[:, None]], 0)
 
 
-def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integers, strips: _Strips) -> Array:
+def _products_along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integers, strips: _Strips) -> Array:
     """Return the terms (N,) of values of features in  direction . (x - middle)  of their cells."""
     domain, direction, middle = question.domain, strips.direction, strips.middle
     category = domain.one_hot[feature]

@@ -68,7 +68,7 @@ def rounding_unit(network: Network) -> float:
     if len(network.layers) >= 100:
         return float("inf")
     for layer in network.layers:
-        for parameters in (layer.weight, layer.bias, _bend(layer)):
+        for parameters in (layer.weight, layer.bias, _slope_below_zero(layer)):
             size = np.abs(parameters[parameters != 0])
             if size.size and not (size.min() >= 1e-200 and size.max() <= LARGEST):
                 return float("inf")
@@ -145,12 +145,12 @@ class TwinBounds:
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
     frame: bounds over larger boxes, and (B,) which of these holds each box: above the second layer every enclosure is cut down to
     the larger box's, and by the lines found there. Errors of the lines are taken off twice: slope * (centre - centre) adds no more.
-    anew: also substitute for neurons that are still unstable after that.
+    refine: also substitute for neurons that are still unstable after that.
     """
 
     def __init__(
         self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, quantities: int = len(COPIES),
-        signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None, anew: bool = True,
+        signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None, refine: bool = True,
     ) -> None:
         self.network = network
         self.eps = rounding_unit(network)
@@ -173,9 +173,9 @@ class TwinBounds:
             if close and k + 1 < len(network.layers):
                 if frame is not None and k > 1:
                     span = self._clipped(self._framed(span, *frame, k), k)
-                if frame is None or k == 1 or anew:
-                    unstable = (_unstable(span) & (_bend(layer) < 1)) | _smooth(layer)
-                    span = self._clipped(self._closer(span, k, unstable, quantities), k)
+                if frame is None or k == 1 or refine:
+                    unstable = (_unstable(span) & (_slope_below_zero(layer) < 1)) | _smooth(layer)
+                    span = self._clipped(self._substituted(span, k, unstable, quantities), k)
             self.spans.append(span)
 
     def _clipped(self, span: Span, k: int) -> Span:
@@ -227,7 +227,7 @@ class TwinBounds:
     def _next_span(self, k: int) -> Span:
         """Return interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
         below, span, layer = self.network.layers[k - 1], self.spans[k - 1], self.network.layers[k]
-        slope = _bend(below)
+        slope = _slope_below_zero(below)
         y, y2 = _activated(span.low, span.high, slope), _activated(span.low2, span.high2, slope)
         reach, reach2 = _size(span.low, span.high, slope), _size(span.low2, span.high2, slope)
         d = _difference(span, slope, y, y2)
@@ -239,8 +239,8 @@ class TwinBounds:
                 if smooth.kind is Curve.SQUARE:
                     sizes[:, index] = np.maximum(high, FLOOR)
             difference = smooth.difference(span.ends)
-            d[0][:, index] = np.maximum(difference[0], _less(y2[0], y[1], -np.inf)[:, index])
-            d[1][:, index] = np.minimum(difference[1], _less(y2[1], y[0], np.inf)[:, index])
+            d[0][:, index] = np.maximum(difference[0], _minus(y2[0], y[1], -np.inf)[:, index])
+            d[1][:, index] = np.minimum(difference[1], _minus(y2[1], y[0], np.inf)[:, index])
         if k + 1 == len(self.network.layers):
             self._below = y, y2, d
         weight = np.abs(layer.weight)
@@ -263,7 +263,7 @@ class TwinBounds:
         low, high, low2, high2, d_low, d_high = bounds
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
-    def _closer(self, span: Span, k: int, unstable: Booleans, quantities: int) -> Span:
+    def _substituted(self, span: Span, k: int, unstable: Booleans, quantities: int) -> Span:
         """Return the enclosures of layer k, narrowed by backward substitution for the neurons `unstable` (B, m)."""
         box, neuron = np.nonzero(unstable)
         forms = [self._forms(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(2 * quantities)]
@@ -278,7 +278,7 @@ class TwinBounds:
         if not self.network.piecewise_linear:
             lower = self.by_substitution(p * rows, q * rows, box, layer=k - 1, constant=constant)
             return lower, np.zeros((len(box), len(self.moving))), np.full(len(box), np.inf)
-        parts = [self._alone(quantity, rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box)) or [slice(0, 0)]]
+        parts = [self._by_quantity(quantity, rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box)) or [slice(0, 0)]]
         lower, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
         return lower, slope, error
 
@@ -299,7 +299,7 @@ class TwinBounds:
             forms.append((np.where(np.isfinite(bound), bound, -np.inf), slope[line], error[line]))
         return NeuronForms(box=box, neuron=frame_forms.neuron[line], forms=forms).narrowed(span)
 
-    def _alone(
+    def _by_quantity(
         self, quantity: int, rows: Array, box: Integers, last: int, constant: Array
     ) -> tuple[Array, Array, Array]:
         """Return lower bounds (N,), slopes and errors, as `_forms` does, of rows . y + constant, row n over box[n], with y of layer
@@ -467,7 +467,7 @@ class TwinBounds:
         return alpha + leak, beta + leak2, offset
 
 
-def _bend(layer: Layer) -> Array:
+def _slope_below_zero(layer: Layer) -> Array:
     """Return (m,) the slopes of piecewise-linear neurons for a < 0, and 1 for smooth neurons."""
     return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
 
@@ -477,7 +477,7 @@ def _smooth(layer: Layer) -> Booleans:
     return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
 
 
-def _less(a: Array, b: Array, towards: float) -> Array:
+def _minus(a: Array, b: Array, towards: float) -> Array:
     """Return a - b, rounded outwards."""
     return np.nextafter(a - b, towards)
 

@@ -91,14 +91,14 @@ class JoinedTrees:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves(Batched):
     """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`; the number of
-    its frame, -1 where it has none; anew: True if the leaf is a frame itself, which lies in that one."""
+    its frame, -1 where it has none; is_frame: True if the leaf is a frame itself, which lies in that one."""
 
     tree: Integers
     node: Integers
     lower: Array
     upper: Array
     frame: Integers
-    anew: Booleans
+    is_frame: Booleans
     active: Booleans
     inactive: Booleans
 
@@ -249,8 +249,8 @@ class LeafRule:
         boxes, frame_boxes, node = regions.take(leaf), regions.take(index), kept[leaf]
         number = np.append(np.searchsorted(frames, every_node), -1)  # of each named node; the last one, for "none", is -1
         return Leaves(
-            tree=tree[node], node=nodes[node], lower=boxes.lower, upper=boxes.upper, frame=number[frame[node]], anew=is_frame[node],
-            active=boxes.active, inactive=boxes.inactive,
+            tree=tree[node], node=nodes[node], lower=boxes.lower, upper=boxes.upper, frame=number[frame[node]],
+            is_frame=is_frame[node], active=boxes.active, inactive=boxes.inactive,
         ), Frames(tree=tree[frames], lower=frame_boxes.lower, upper=frame_boxes.upper, frame=number[outer[frames]])
 
     def unproved(self, leaves: Leaves, frames: Frames) -> list[tuple[int, str]]:
@@ -267,7 +267,7 @@ class LeafRule:
         left = np.flatnonzero(~point & finite & ~empty)
         rest = left[~self._bounded(leaves.take(left), boxes.take(left), frames)]
         if self.trees is not None:  # rows that take the same path through every tree have the same margins
-            point[rest] = self.trees.one_way(low[rest], high[rest]) & self.trees.one_way(low2[rest], high2[rest])
+            point[rest] = self.trees.single_path(low[rest], high[rest]) & self.trees.single_path(low2[rest], high2[rest])
         points = np.flatnonzero(point & finite & ~empty)
         flaws = self._at_points(tree[points], lower[points]) if len(points) else {}
         # Where the goal fails at a point, several raw rows may be this one input, and perhaps none of them is legal.
@@ -360,7 +360,7 @@ class LeafRule:
         entries, owner = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), owner[self.joined.index[entries] < self.neurons])
         widest, scopes = self._widest(leaves, boxes), self.frame_of[leaves.node]
-        framed = (leaves.frame >= 0) | leaves.anew
+        framed = (leaves.frame >= 0) | leaves.is_frame
         options = [False, True][: 1 + (len(self.layered.layers) > 2)]
         for group, closes in ((~framed & ~sloped, options), (~framed & sloped, [True])):
             for close in closes:
@@ -397,7 +397,7 @@ class LeafRule:
                 break
             bounds, parents = stack.pop()
             for is_frame in (False, True):
-                selected = _members(members[leaves.anew[members] == is_frame], leaves.frame, parents)
+                selected = _members(members[leaves.is_frame[members] == is_frame], leaves.frame, parents)
                 for k in range(0, len(selected[0]), BOUNDED):
                     part, place = (array[k : k + BOUNDED] for array in selected)
                     frame = None if bounds is None else (bounds, place)
@@ -412,17 +412,17 @@ class LeafRule:
 
     def proved(
         self, leaves: Leaves, boxes: Boxes, close: bool, widest: float, frame: tuple[TwinBounds, Integers] | None = None,
-        anew: bool = True, scope: Of = Of.DIFFERENCES,
+        refine: bool = True, scope: Of = Of.DIFFERENCES,
     ) -> Booleans:
         """Return (L,) True for leaves that are proved; all or none of them have slopes of neurons. widest: bounds float32 errors.
 
-        close, frame, anew: see `TwinBounds`; none is always the tightest, as closer intervals may lead to other lines. scope: see
+        close, frame, refine: see `TwinBounds`; none is always the tightest, as closer intervals may lead to other lines. scope: see
         FRAMES; for one copy alone, only rows of that copy are bounded.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
         single, ends = FRAMES[scope] == 1, boxes.ends(scope)  # bounds of one copy alone use no signs
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] and not single else None
-        bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[scope], signs=signs, frame=frame, anew=anew)
+        bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[scope], signs=signs, frame=frame, refine=refine)
         rows, slopes = self.rows_of(leaves)
         proved = bounds.empty
         if single:

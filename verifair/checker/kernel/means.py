@@ -54,10 +54,10 @@ class MeanBounds:
             raise ValueError("a mean multiplies the square of each column by a number for each score, beside the column")
         self.sizes = np.array([(ramps.weight.sum() + np.abs(network.added).sum()) * (1 + 2.0**-40)])
 
-    def one_way(self, low: Array, high: Array) -> Booleans:
+    def single_path(self, low: Array, high: Array) -> Booleans:
         """Return (B,) which boxes low, high (B, n), of a row at least, meet one way through every tree: all their rows take it."""
         fixed = (low == high)[:, self.straight].all(axis=1)
-        return np.asarray(fixed & np.all([score.one_way(low, high) for score in self.scores], axis=0))
+        return np.asarray(fixed & np.all([score.single_path(low, high) for score in self.scores], axis=0))
 
     def float32_errors(self, margin: Array) -> Array:
         """Return (B,) what is known of float32: nothing."""
@@ -160,7 +160,7 @@ class MeanBounds:
 class ScorePart:
     """What one score adds to s: logistic functions, and ramps in the order of their shifts.
 
-    shift, scale, weight: of both, (K,).   stop: (K,) where ramps end, at least.   passed: (K + 1,) what the first ones add in all.
+    shift, scale, weight: of both, (K,).   stop: (K,) where ramps end, at least.   cumulative: (K + 1,) what the first ones add.
     apart: whether each ramp ends before the next one begins.
     """
 
@@ -168,7 +168,7 @@ class ScorePart:
     scale: tuple[Array, Array]
     weight: tuple[Array, Array]
     stop: Array
-    passed: Array
+    cumulative: Array
     apart: bool
 
     @classmethod
@@ -183,7 +183,7 @@ class ScorePart:
         stop = np.nextafter(np.nextafter(shift[1] + np.nextafter(1 / scale[1], np.inf), np.inf), np.inf)
         stop[:-1] = np.minimum(stop[:-1], shift[1][1:])
         return cls(shift=(shift[0], shift[1]), scale=(scale[0], scale[1]), weight=(weight[0], weight[1]), stop=stop,
-                   passed=np.concatenate([[0.0], np.cumsum(weight[1])]), apart=ramps.apart(score))
+                   cumulative=np.concatenate([[0.0], np.cumsum(weight[1])]), apart=ramps.apart(score))
 
     def fall(self, low: Array, high: Array, drop: Array) -> Array:
         """Return (N,) what this falls by, at drop, while the score falls by `drop` (N,) at drop, within low and high (N,)."""
@@ -211,7 +211,7 @@ class ScorePart:
 
     def _best(self, low: Array, high: Array, drop: Array) -> Array:
         """Return (N,) what the best windows of ramps hold, for columns low, high, most (N, 1)."""
-        rounding = 2.0**-50 * (len(self.stop) + 8) * self.passed[-1]
+        rounding = 2.0**-50 * (len(self.stop) + 8) * self.cumulative[-1]
         if not self.apart:
             rises = np.minimum(self.weight[1], self.weight[1] * self.scale[1] * drop)
             return np.asarray(rises.sum(axis=1) + rounding)
@@ -224,7 +224,7 @@ class ScorePart:
         """Return what ramps add up to at scores (N, K)."""
         place = np.minimum(np.searchsorted(self.stop, score), len(self.stop) - 1)
         scaled = self.scale[1][place] * (score - self.shift[1][place])
-        return np.asarray(self.passed[place] + self.weight[1][place] * np.clip(scaled, 0.0, 1.0))
+        return np.asarray(self.cumulative[place] + self.weight[1][place] * np.clip(scaled, 0.0, 1.0))
 
 
 def _steepest(shift: float, scale: float, low: Array, high: Array, width: Array) -> Array:

@@ -31,7 +31,7 @@ class Points:
         reasons = {k: messages[verdict] for k, verdict in enumerate(verdicts) if not verdict}
         proved = np.flatnonzero(np.array(verdicts, dtype=bool) & float32)
         if len(proved):
-            failed = proved[~self._met_in_float32(task[proved], raw[proved])]
+            failed = proved[~self._holds_in_float32(task[proved], raw[proved])]
             reasons |= dict.fromkeys(failed.tolist(), "its margin is within the rounding of float32")
         return {k: f"{text} at x = {raw[k].tolist()}" for k, text in reasons.items()}
 
@@ -40,7 +40,7 @@ class Points:
         if not self.network.piecewise_linear:
             return [self._by_balls(task[k], raw[k : k + 1], float(target[k])) for k in range(len(raw))]
         try:
-            holds: list[bool | None] = self._met(task, target, *self._margins(task, raw)).tolist()
+            holds: list[bool | None] = self._holds(task, target, *self._margins(task, raw)).tolist()
         except OverflowError:  # weights, or the values of a point, differ too much in size
             parts = [slice(k, k + 1) for k in range(len(raw))]
             return [None] if len(raw) == 1 else [self.held(task[k], raw[k], target[k])[0] for k in parts]
@@ -55,7 +55,7 @@ class Points:
         weights, copies = exact(self.tasks.margin[task]), (raw, self.tasks.second(task, raw))
         return tuple(total(weights * self.network.forward(exact(self.domain.encode(x))), axis=1) for x in copies)
 
-    def _met(self, task: Integers, target: Array, first: Dyadic, second: Dyadic) -> Booleans:
+    def _holds(self, task: Integers, target: Array, first: Dyadic, second: Dyadic) -> Booleans:
         """Return (N,) True where the goal holds at exact margins g(x), g(x')."""
         index, holds = self.tasks.goal[task], np.zeros(len(task), dtype=bool)
         for k in np.unique(index):
@@ -71,7 +71,7 @@ class Points:
                 holds[rows] |= ((value.sign > 0) if strict else (value.sign >= 0)) & sufficient
         return holds
 
-    def _met_in_float32(self, task: Integers, raw: Array) -> Booleans:
+    def _holds_in_float32(self, task: Integers, raw: Array) -> Booleans:
         """Return (N,) True where some row of the goal exceeds the rounding error of float32 at the raw point (N, V)."""
         copies = [self.domain.encode(x) for x in (raw, self.tasks.second(task, raw))]
         margin = self.tasks.margin[task]

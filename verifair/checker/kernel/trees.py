@@ -206,7 +206,7 @@ class TreeBounds:
                     bounds[n] = max(bounds[n], _down(min(base + _evened(terms[subset], tree[subset], cells), int(FAR))) * unit)
         return bounds
 
-    def one_way(self, low: Array, high: Array) -> Booleans:
+    def single_path(self, low: Array, high: Array) -> Booleans:
         """Return (B,) True if all rows of the box low, high (B, n), which holds one at least, take one path through every tree."""
         met = self.paths.meet(self._ends(low, high))
         return np.asarray(met.sum(axis=1) == len(self.ensemble.root))

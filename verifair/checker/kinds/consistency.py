@@ -205,9 +205,9 @@ def explanation_bounds(
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = room * rounding_unit(network)
         ends = np.arange(slices + 1) / slices
-        walked = _walked(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
-        _, margin_low, margin_high = _walked(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)
-        gradient, columns, owner = _pulled(network, margin, walked[0], len(low) * slices, slices)
+        walked = _forward(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
+        _, margin_low, margin_high = _forward(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)
+        gradient, columns, owner = _backward(network, margin, walked[0], len(low) * slices, slices)
         size = np.abs(margin) @ np.abs(network.layers[-1].weight)
         for layer in reversed(network.layers[:-1]):
             size = size @ np.abs(layer.weight) + TINY
@@ -243,7 +243,7 @@ def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: 
         return bool(c @ c2 - kappa * norm * norm2 - linear - (rho * rho2 + mixed) * (1 + 2.0**-45) - slack > 0)
 
 
-def _walked(
+def _forward(
     network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: tuple[Array, Array], eps: float
 ) -> tuple[list[_Mask], Array, Array]:
     """Return the masks of the hidden layers on all slices, from start to end, box-major; and bounds (S,) of the margin on them."""
@@ -319,7 +319,7 @@ def _positive(start: Array, end: Array) -> Array:
     return np.where(np.minimum(start, end) > 0, 1.0, np.where(high > 0, crossing, 0.0))
 
 
-def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, slices: int) -> tuple[Array, Array, Integers]:
+def _backward(network: Network, margin: Array, masks: list[_Mask], count: int, slices: int) -> tuple[Array, Array, Integers]:
     """Return mean gradients (B, n_0), columns (L, n_0) by which they can differ, and the box (L,) of each column."""
     p = np.tile(margin @ network.layers[-1].weight, (count, 1))
     w = np.zeros_like(p)

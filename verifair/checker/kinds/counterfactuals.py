@@ -42,21 +42,21 @@ Row = tuple[tuple[float, ...], tuple[float, ...]]
 class Attributes:
     """The attributes that equations may be about: the schema's features, then those that the network does not take.
 
-    at: position of each.   words: number of its categories, 0 for a number.
+    position: position of each.   counts: number of its categories, 0 for a number.
     """
 
-    at: dict[str, int]
-    words: tuple[int, ...]
+    position: dict[str, int]
+    counts: tuple[int, ...]
 
     @classmethod
     def of(cls, query: CounterfactualQuery, schema: InputSpace) -> Attributes:
         names = [*(feature.name for feature in schema.features), *query.also]
-        words = [*(len(feature.categories or ()) for feature in schema.features), *map(len, query.also.values())]
-        return cls(at={name: v for v, name in enumerate(names)}, words=tuple(words))
+        counts = [*(len(feature.categories or ()) for feature in schema.features), *map(len, query.also.values())]
+        return cls(position={name: v for v, name in enumerate(names)}, counts=tuple(counts))
 
     def holds(self, name: str, value: float) -> bool:
         """Return True if a raw value is possible for an attribute: a number, or the position of one of its words."""
-        count = self.words[self.at[name]]
+        count = self.counts[self.position[name]]
         return not count or (value.is_integer() and 0 <= value < count)
 
 
@@ -68,20 +68,20 @@ def query_flaw(query: CounterfactualQuery, schema: InputSpace) -> str | None:
         return f"{duplicates[0]!r} is a feature of the schema and a further attribute too"
     defined: set[str] = set()
     for name, value in query.do.items():
-        if name not in attributes.at:
+        if name not in attributes.position:
             return f"do names {name!r}, which is nowhere described"
-        feature = schema.domain.take(np.array([attributes.at[name]])) if name not in query.also else None
+        feature = schema.domain.take(np.array([attributes.position[name]])) if name not in query.also else None
         if not attributes.holds(name, value) or not (feature is None or feature.within(np.array([[value]]))[0]):
             return f"do({name} = {value:g}) lies outside the declared domain"
         defined.add(name)
     for name in query.categories:
-        if name not in attributes.at or name in defined:
+        if name not in attributes.position or name in defined:
             return f"the category {name!r} is nothing described, something set, or named before"
         defined.add(name)
     for equation in query.equations:
-        if equation.node not in attributes.at or equation.node in defined:
+        if equation.node not in attributes.position or equation.node in defined:
             return f"the equation of {equation.node!r} is about nothing described, something set, or has one before it"
-        if attributes.words[attributes.at[equation.node]]:
+        if attributes.counts[attributes.position[equation.node]]:
             return f"the equation of {equation.node!r} is about a category"
         if equation.range is not None and equation.range[0] > equation.range[1]:
             return f"the range of {equation.node!r} is reversed"
@@ -98,7 +98,7 @@ def _term_flaw(term: Term, defined: set[str], attributes: Attributes) -> str | N
         return f"its parent {term.parent!r} is neither set nor the node of an earlier equation"
     if term.low > term.high:
         return f"the interval of its parent {term.parent!r} is reversed"
-    count = attributes.words[attributes.at[term.parent]]
+    count = attributes.counts[attributes.position[term.parent]]
     if count != len(term.values or ()) or (term.values is not None and not count):
         return f"its parent {term.parent!r} has {count} categories, {len(term.values or ())} values are listed"
     return None
@@ -122,7 +122,7 @@ def reach(
     Requires: a query without a flaw, a legal row, and a cell with an interval for each of the query's coefficients.
     Raises OverflowError where an exponential is too large for float64.
     """
-    position = Attributes.of(query, schema).at
+    position = Attributes.of(query, schema).position
     exact = [Fraction(value) for value in (*row, *also)]
     low, high = list(exact), list(exact)
     for name, value in query.do.items():
@@ -200,7 +200,7 @@ def counterfactual_task(
     if not all(attributes.holds(name, value) for name, value in zip(query.also, statement.also, strict=True)):
         return "the row has a category that is not among the words"
     for equation in query.equations:
-        v = attributes.at[equation.node]
+        v = attributes.position[equation.node]
         if equation.logarithmic and not (*statement.row, *statement.also)[v] > 0:
             return f"the equation of {equation.node!r} is about a logarithm, and the row holds no number above 0"
     i, j = statement.classes
@@ -226,7 +226,7 @@ def _categories_flaw(
     if len(statement.categories) != len(query.categories):
         return f"the statement gives {len(statement.categories)} categories, the query has {len(query.categories)}"
     for name, value in zip(query.categories, statement.categories, strict=True):
-        v = attributes.at[name]
+        v = attributes.position[name]
         inside = name in query.also or domain.take(np.array([v])).within(np.array([[value]]))[0]
         if not attributes.holds(name, value) or not inside:
             return f"the counterfactual's {name} = {value:g} lies outside the declared domain"

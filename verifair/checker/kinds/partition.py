@@ -127,7 +127,7 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, bat
     proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
         network = schema.judges(network, odds=store.about.get("signs") is None and schema.outcome.of != "value")
-        query, extent = _understood(path, store.about, network, schema), store.extent
+        query, extent = _stored_query(path, store.about, network, schema), store.extent
         if isinstance(query, str):
             rejects.append(Rejection(proof=None, reason=query))
         else:
@@ -177,7 +177,7 @@ def _joined(store: PartitionStore, schema: InputSpace, rejects: list[Rejection])
         yield (_Parts.of(group),)
 
 
-def _understood(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
+def _stored_query(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
     """Return the store's query as numbers, or why it is invalid or not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
@@ -213,7 +213,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
     if reason := question_flaw(epsilon, scale, signs, network, values=schema.outcome.of == "value"):
         return reason
     partition = Partition.of(domain, lower, upper, size=size, whole=index)
-    if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
+    if not _within_limits(lower, upper, index, relax) or partition.count > MAX_PARTS:
         return "the query has more pairs, shifts or parts than certify --partition takes"
     if partition.count != parts:
         return f"it says that it is about {parts:,} parts, but its box and size make {partition.count:,}"
@@ -242,7 +242,7 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
+def _within_limits(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
     """Return True if the pairs and their shifts are few enough to be listed."""
     combinations = float(np.prod(upper[index] - lower[index] + 1))
     shifts = float(np.prod([2.0 * min(width, upper[v] - lower[v]) + 1 for v, width in relax.items()]))

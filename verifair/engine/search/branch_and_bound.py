@@ -295,9 +295,9 @@ class LayeredSearch(BoxSearch):
             index = np.flatnonzero(ways == way)
             needed = self._copies(task.take(index), way)
             parts = self.frames.of(frame_info[0][index], frame_info[1][index], needed, (max(step, LINEAR), step))
-            pieces += [(index[subset], way, needed[subset], anew, frames) for subset, anew, frames in parts]
-        for number, (boxes, way, needed, anew, frames) in enumerate(pieces):
-            costly = way != standard.FORWARD and anew
+            pieces += [(index[subset], way, needed[subset], refine, frames) for subset, refine, frames in parts]
+        for number, (boxes, way, needed, refine, frames) in enumerate(pieces):
+            costly = way != standard.FORWARD and refine
             if (costly or number) and self._too_late(len(boxes) * costly):
                 self.open.add(task.nodes.take(np.concatenate([piece[0] for piece in pieces[number:]])))
                 return
@@ -308,7 +308,7 @@ class LayeredSearch(BoxSearch):
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
-                    self._close_backwards(part, way, needed, frames, anew)
+                    self._close_backwards(part, way, needed, frames, refine)
 
     def _too_late(self, boxes: int) -> bool:
         """Return True if backward substitution over so many boxes would end after the deadline; the search then ends."""
@@ -339,8 +339,8 @@ class LayeredSearch(BoxSearch):
         self.progress.choose(task.nodes.question, looseness[left], work)
         self._close_linearly(task, linear)
 
-    def _close_backwards(self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame], anew: bool) -> None:
-        lower, slope, bounds, place = self._backwards(task, way, needed, frames, anew)
+    def _close_backwards(self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame], refine: bool) -> None:
+        lower, slope, bounds, place = self._backwards(task, way, needed, frames, refine)
         best = self._best(task, lower, way)
         remaining, kept = self.close_by(task.nodes, best, partial(_layers, bounds, place))
         radius = (task.high - task.low) / 2
@@ -348,7 +348,7 @@ class LayeredSearch(BoxSearch):
         by_slope, by_radius = (share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) for share in reach * radius)
         score = by_slope + FIRST_LAYER * by_radius
         known, lack = self.trees.known, _lack(remaining, best.lower[kept])
-        if not anew:
+        if not refine:
             loose = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
             known["below"][remaining.ids[loose]] = standard.LEVELS
         elif len(remaining):
@@ -387,7 +387,7 @@ class LayeredSearch(BoxSearch):
         return np.asarray((involved & self._wanted(task, way)[:, :, None]).any(axis=1))
 
     def _backwards(
-        self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame] = (), anew: bool = True
+        self, task: _BoundTask, way: int, needed: Booleans, frames: Sequence[Frame] = (), refine: bool = True
     ) -> tuple[Array, Array, RegionBounds, Integers]:
         """Return lower bounds (N, S) of the wanted rows by backward substitution in all layers, and slopes (N, S, d), -inf and 0
         for other rows; the layers' bounds; and the position (N, 2) of each `needed` (N, 2) copy in these, else -1. frames: their
@@ -397,9 +397,10 @@ class LayeredSearch(BoxSearch):
         place = np.full(needed.shape, -1)
         place[box, copy] = np.arange(len(box))
         bounds = self.standard.regions(
-            nodes.take(box), differences=way == standard.PAIRS, frames=frames, anew=anew, copy=copy if self._alone(way) else None
+            nodes.take(box), differences=way == standard.PAIRS, frames=frames, refine=refine,
+            copy=copy if self._alone(way) else None
         )
-        if anew:
+        if refine:
             if frames:
                 self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
@@ -411,7 +412,7 @@ class LayeredSearch(BoxSearch):
             side = (rows[:, 0] == 0).astype(np.int64)
             rows = np.stack([rows.sum(axis=1), np.zeros(len(rows))], axis=1)
         lower[entries], slope[entries] = bounds.lines(place[entries[0], side], rows, self.goal_rows.constants[row])
-        if anew:
+        if refine:
             self.progress.note(len(nodes), bounds.work, clock.now() - started)
         return lower, slope, bounds, place
 

@@ -55,7 +55,7 @@ class StandardRelaxation:
 
     def regions(
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
-        frames: Sequence[Frame] = (), anew: bool = True, copy: Integers | None = None,
+        frames: Sequence[Frame] = (), refine: bool = True, copy: Integers | None = None,
     ) -> RegionBounds:
         """Return the bounds of some boxes without fixed signs. copy: (N,) bounds only this copy, 0 for x and 1 for x'."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
@@ -64,7 +64,7 @@ class StandardRelaxation:
         twin, question = self.twin, nodes.question
         if copy is not None:
             twin, question = twin.alone, question + copy * len(twin.problem.batch)
-        return RegionBounds(twin, boxes, question, intervals, differences=differences, frames=frames, anew=anew)
+        return RegionBounds(twin, boxes, question, intervals, differences=differences, frames=frames, refine=refine)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
@@ -160,17 +160,17 @@ class FrameBounds:
                 bounds = None
             groups.setdefault((bounds is not None, bounds is None or far), []).append((k, bounds, position))
         parts = []
-        for (framed, anew), members in groups.items():
-            for start in range(0, len(members), sizes[anew]):
-                part = members[start : start + sizes[anew]]
+        for (framed, refine), members in groups.items():
+            for start in range(0, len(members), sizes[refine]):
+                part = members[start : start + sizes[refine]]
                 nodes = np.array([k for k, _, _ in part])
-                within: dict[int, tuple[Any, list[int], list[int]]] = {}
+                outer: dict[int, tuple[Any, list[int], list[int]]] = {}
                 for row, (k, copy) in enumerate(np.transpose(copies_of(needed[nodes])).tolist() if framed else []):
                     _, bounds, position = part[k]
-                    frame = within.setdefault(id(bounds), (bounds, [], []))
+                    frame = outer.setdefault(id(bounds), (bounds, [], []))
                     frame[1].append(row)
                     frame[2].append(position[copy])
-                parts.append((nodes, anew, [(bounds, np.array(rows), np.array(index)) for bounds, rows, index in within.values()]))
+                parts.append((nodes, refine, [(bounds, np.array(rows), np.array(index)) for bounds, rows, index in outer.values()]))
         return parts
 
 

@@ -74,7 +74,7 @@ def test_bounds_are_below_what_all_rows_have(seed: int, logistic: bool, tmp_path
         for (p, q), bound in zip(weights.tolist(), found.tolist(), strict=True):
             assert bound <= (p * g + q * g2).min() + 1e-12
             tight += bound >= (p * g + q * g2).min() - 1e-9
-        if (g == g2).all() and bounds.one_way(*boxes[0])[0] and bounds.one_way(*boxes[1])[0]:
+        if (g == g2).all() and bounds.single_path(*boxes[0])[0] and bounds.single_path(*boxes[1])[0]:
             assert (found[4:7] >= -1e-6).all()
     assert tight > (6 if model.lines is None else 2)
     if not logistic:
@@ -155,7 +155,7 @@ def test_bounds_of_functions_of_categories_are_below_what_all_rows_have(seed: in
         for (p, q), bound in zip(weights.tolist(), found.tolist(), strict=True):
             assert bound <= (p * g + q * g2).min() + 1e-12
             tight += bound >= (p * g + q * g2).min() - 1e-9
-        if len(first) > 1 and not bounds.one_way(*boxes[0])[0]:
+        if len(first) > 1 and not bounds.single_path(*boxes[0])[0]:
             tight += 1
         elif len(first) > 1:
             assert np.ptp(g) < 1e-12
