@@ -83,7 +83,7 @@ def _by_balls(
         margin_balls = [sum((w * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits]
         for k, row in enumerate(place.tolist()):
             g, g_prime = margin_balls[k], margin_balls[k] if equal[k] else margin_balls[k + len(place)]
-            if not (_sharp(g) and _sharp(g_prime)):
+            if not (_is_precise(g) and _is_precise(g_prime)):
                 continue
             margins[row] = float(g.mid()), float(g_prime.mid())
             for number, goal in enumerate(problem.goals):
@@ -93,7 +93,7 @@ def _by_balls(
                 unmet[row, number] = all(value <= 0 if strict else value < 0 for value, strict in signs)
 
 
-def _sharp(g: arb) -> bool:
+def _is_precise(g: arb) -> bool:
     """Return True if a ball is narrower than float64 resolves, so that its middle can be reported as the margin."""
     return bool(g.rad() * 2**56 < 1 + abs(g.mid()))
 

@@ -474,15 +474,15 @@ class RegionBounds:
         slope, bounds = self.twin.hidden[k].slope, self.layers[k]
         leak, leak_prime = slope * p, slope * q
         p, q = (1 - slope) * p, (1 - slope) * q
-        alpha = np.where(np.isnan(fixed), _lone(p, bounds.lower, bounds.upper), fixed - leak)
-        beta = np.where(np.isnan(fixed_prime), _lone(q, bounds.lower_prime, bounds.upper_prime), fixed_prime - leak_prime)
+        alpha = np.where(np.isnan(fixed), _default_slope(p, bounds.lower, bounds.upper), fixed - leak)
+        beta = np.where(np.isnan(fixed_prime), _default_slope(q, bounds.lower_prime, bounds.upper_prime), fixed_prime - leak_prime)
         nonzero = np.nonzero((p != 0) | (q != 0) | (alpha != 0) | (beta != 0))
         offset = np.zeros(p.shape)
         offset[nonzero] = polygon_minimum(p[nonzero], q[nonzero], alpha[nonzero], beta[nonzero], bounds.take_at(nonzero))
         return leak + alpha, leak_prime + beta, np.asarray(offset.sum(axis=1))
 
 
-def _lone(p: Array, low: Array, high: Array) -> Array:
+def _default_slope(p: Array, low: Array, high: Array) -> Array:
     """Return the slope of p relu(a) for a in [low, high] where no multiplier is given."""
     lines = relu_lines(low, high)
     return p * np.where(p >= 0, lines.low_slope, lines.up_slope)

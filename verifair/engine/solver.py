@@ -47,7 +47,7 @@ LEAST_TOLERANCE = 1e-7
 its answer holds up to this, times the program's scale."""
 BUILDING = {"milp": 1e-6, "lp": 1e-6, "smt": 5e-5}
 """Seconds to build a program, for each of the network's weights; a solver's time limit starts only after that."""
-DEAF = 2.3e-8
+SETUP = 2.3e-8
 """Seconds, times nonzeros^1.5, that HiGHS prepares a network's MIP before it checks its time limit: 0.8, 7 and 197 s were measured
 for 128,000, 458,000 and 4.2 million nonzeros."""
 REJECTED = 2
@@ -107,7 +107,7 @@ def ask(
             program = loosened(program)
         above = sufficient(backend.tolerance) * _scale(program) * (1 + 1e-6) if _scale(program) <= LARGEST_SCALE else None
         limits = left(budget, deadline) if method == "smt" else replace(left(budget, deadline), stop_below=below, stop_above=above)
-        if method == "milp" and backend.name == "highs" and isinstance(twin, Twin) and _deaf(program) > limits.seconds:
+        if method == "milp" and backend.name == "highs" and isinstance(twin, Twin) and _setup_seconds(program) > limits.seconds:
             return replace(current, reason=Reason.TIME)
         outcome = backend.solve(program, budget=limits)
         if len(goal.rows) == 1 and method != "smt" and _scale(program) <= LARGEST_SCALE:
@@ -127,8 +127,8 @@ def ask(
     return current
 
 
-def _deaf(program: Program) -> float:
-    return float(DEAF * program.rows.nnz**1.5)
+def _setup_seconds(program: Program) -> float:
+    return float(SETUP * program.rows.nnz**1.5)
 
 
 def loosened(program: Program) -> Program:

@@ -152,7 +152,7 @@ def _below(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     slope = _slope(kind, start, end, middle, tangent, (low, high))
     ends = (low, high, left, np.clip(z2, low, high))
     constant = np.minimum.reduce([value - slope * t for t, (value, _) in zip(ends, _at(kind, *ends), strict=True)])
-    touch = np.where(fits, np.clip(middle, first, second), _where(kind, CORE, slope))
+    touch = np.where(fits, np.clip(middle, first, second), _inverse_slope(kind, CORE, slope))
     highest = -_tangent(kind, -1.0, slope, touch, left, right)
     constant = np.where(core, np.minimum(constant, highest), constant)
     return slope, constant - 4 * ERROR * (1 + np.abs(low) + np.abs(high))
@@ -186,12 +186,12 @@ def _touch(kind: Curve, part: int, anchor: Array, near: Array, far: Array) -> Ar
     low, high = np.minimum(near, far), np.maximum(near, far)
     touch = (near + far) / 2
     for _ in range(TOUCHES):
-        touch = np.clip(_where(kind, part, chord(touch, shaped(touch, kind)[0])), low, high)
+        touch = np.clip(_inverse_slope(kind, part, chord(touch, shaped(touch, kind)[0])), low, high)
     touch = np.where(sign * (s_far - chord(far, at_far)) >= 0, far, touch)
     return np.where(sign * (s_near - chord(near, at_near)) <= 0, near, touch)
 
 
-def _where(kind: Curve, part: int, slope: Array) -> Array:
+def _inverse_slope(kind: Curve, part: int, slope: Array) -> Array:
     """Return about where T' equals `slope` in a part of T; the nearest end of the part if it does nowhere."""
     points, slopes = _nodes(kind, part)
     return np.asarray(np.interp(slope, slopes, points))

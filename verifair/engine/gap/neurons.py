@@ -198,7 +198,7 @@ class PhaseSearch:
                 return False
             constant = weights_of(first, second, claim.rows, self.direction) @ claim.constants
             if claim.goals[0].gap is not None:
-                has_line, slope = self._own(first, second)
+                has_line, slope = self._ratio(first, second)
                 constant = np.where(has_line, np.maximum(constant, first * conjugate(value, slope)), constant)
             return bool((constant >= required).all())
 
@@ -219,14 +219,14 @@ class PhaseSearch:
             return None
         leaves = self._leaves()
         first, second, _ = self._lines(leaves)
-        has_line, line = self._own(first, second) if claim.goals[0].gap is not None else (np.zeros(len(first), dtype=bool), first)
+        has_line, line = self._ratio(first, second) if claim.goals[0].gap is not None else (np.zeros(len(first), dtype=bool), first)
         rows = weights_of(first, second, claim.rows, self.direction)
         for k, leaf in enumerate(leaves):
             weights = np.append(0 * rows[k], line[k]) if has_line[k] else rows[k]
             self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if has_line[k] else leaf.slopes)
         return self._tree.tree()
 
-    def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
+    def _ratio(self, first: Array, second: Array) -> tuple[Booleans, Array]:
         """Return (N,) True where A a - B b is a multiple of a line a - m b whose slope the checker takes, and its slope m."""
         slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
         has_line = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)

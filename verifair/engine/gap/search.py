@@ -2,7 +2,7 @@
 
 It starts with an attack (`attack`). Then two searches take turns, each with bounds of its own: cutting boxes of inputs
 (`gap.inputs`) and splitting signs of neurons (`gap.neurons`). A turn goes to the one whose bound would be smaller in the end if it
-came down as fast as lately; every OTHER turns to the other one.
+came down as fast as lately; every PERIOD turns to the other one.
 Sound? yes: the certificate claims "gap <= upper", which `check` re-proves in ball arithmetic.  Complete? yes, to the tolerance,
 given time.
 Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; corrects it: probabilities are never linear in logits.
@@ -30,11 +30,11 @@ from verifair.engine.search.signs.region_lp import seconds_a_region
 from verifair.engine.search.subdivision import subdivide
 from verifair.interrupts import noted_interrupt
 
-FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
+FIRST_LOOK, TURN, PROOFS = 0.04, 0.02, 0.08
 """Shares of the time for the attack at the start, for a turn, and (at least) for the proofs at the end."""
-OTHER = 6
+PERIOD = 6
 """One in so many turns goes to the search that is behind."""
-ANEW = 0.1
+ATTACK = 0.1
 """Share of a turn for another attack."""
 SHORTEST, LONGEST, REPORTED = 0.05, 10.0, 0.25
 """Seconds of a turn, and between reports of progress."""
@@ -76,7 +76,7 @@ def largest_gap(
     """
     seconds, limit = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with noted_interrupt(deferred=True) as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
-        last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
+        last = min(max(PROOFS * seconds, seconds_exactly(problem.network)), seconds / 2)
         end = clock.now() + seconds - last
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed), jobs)
         search = _GapSearch(inputs, spare, end, limit, progress)
@@ -88,7 +88,7 @@ def largest_gap(
             if not search.take_turn(min(end, clock.now() + turn), interrupted):
                 break  # neither can continue: float64 cannot be split further
             if not (search.closed or search.over):
-                inputs.attack(ANEW * turn)
+                inputs.attack(ATTACK * turn)
         out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= limit else "time" if search.over else "float"
         upper, evidence, by_neurons = search.proofs()
     return Extreme(
@@ -159,7 +159,7 @@ class _GapSearch:
             return False
         left = self.end - clock.now()
         phases_lead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
-        phases = not phases_lead if self.turns % OTHER == OTHER - 1 else phases_lead or self.turns == 1
+        phases = not phases_lead if self.turns % PERIOD == PERIOD - 1 else phases_lead or self.turns == 1
         self.turns += 1
         if worst is None or not (phases or self.inputs.finished):
             self._cut(until, interrupted)

@@ -24,7 +24,7 @@ from verifair.engine.search.open_goals import BatchDecision
 FIRST_LOOK, FIRST_LOOK_MANY, AGAIN = 100, 10, 8
 """Boxes of a question after which its points are searched for (the second number if a whole block of questions has that many, about
 a network of several hidden layers, whose boxes cost more), and the factor until the next time."""
-PAYS = 1 / 5
+MIN_REFUTED = 1 / 5
 """Share of the questions searched that has to be refuted, up to one block; otherwise the search leaves them to box cutting."""
 BLOCK = 16
 """Questions searched together: their tables of predicted margins fit the cache."""
@@ -36,7 +36,7 @@ TABLE, MOVES, VALUES = 1000, 4, 8
 """Moves predicted in a turn, the most variables that a move changes, and other values of each variable."""
 EVALUATED = 16
 """Predicted moves of a point that are evaluated."""
-GROSS = 0.1
+PENALTY = 0.1
 """Penalty on a move, as a share of its total change in both directions: predictions are worse far from the point."""
 
 
@@ -68,10 +68,10 @@ class Descent:
     def run(self, question: Integers) -> None:
         """Search for points of these questions, in waves, as long as that pays."""
         left, previous = self.goals.still_open(self.whole.take(question)), np.inf
-        while 0 < len(left) <= (1 - PAYS) * previous:
+        while 0 < len(left) <= (1 - MIN_REFUTED) * previous:
             previous = len(left)
             for start in range(0, previous, self.block):
-                if PAYS * self.looked > self.refuted + 1 or clock.now() > self.deadline:
+                if MIN_REFUTED * self.looked > self.refuted + 1 or clock.now() > self.deadline:
                     return
                 block = left.take(slice(start, start + self.block))
                 self._wave(block)
@@ -173,7 +173,7 @@ class Descent:
         first = np.arange(steps) * TABLE // steps  # the first moves change one variable, the next ones two, ...
         index[np.arange(TABLE)[:, None] < first] = variables * VALUES
         predicted = np.repeat(margins.T[:, :, None], TABLE, axis=2)
-        penalty, size = np.zeros(predicted.shape[1:]), GROSS * np.abs(effect).max(axis=0)
+        penalty, size = np.zeros(predicted.shape[1:]), PENALTY * np.abs(effect).max(axis=0)
         for step in range(steps):
             part = slice(first[step], None)
             predicted[:, :, part] += effect[:, :, index[part, step]]

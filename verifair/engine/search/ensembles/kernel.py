@@ -19,10 +19,10 @@ from encoders.trees.compiled import compiled, narrow, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
 from verifair.engine.search.ensembles.evened import evened, grown, room_to_even
 
-EFFORT, HOPED, RECENT = 8, 1.5, 0.02
+EFFORT, GAIN_FACTOR, SMOOTHING = 8, 1.5, 0.02
 """What evening out takes for a node; it is tried where a bound lacks at most so many times what that gains mostly; and what the
 last gain counts of it."""
-TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
+TRIES, SWEEPS, VALUES, PATH_NODES = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
 LOOSE, NARROW, SPARE, CURVED = 1 + 2.0**-36, 2.0**-44, 2.0**-22, 2.0**-45
@@ -381,7 +381,7 @@ def _bounded(
             used, top = used + 1, stop
     row, simple, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
     bound, code, effort = simple, row, 0 * row
-    if not closed and len(losses) > 0 and simple + HOPED * gain > 0:
+    if not closed and len(losses) > 0 and simple + GAIN_FACTOR * gain > 0:
         effort = EFFORT * (top - start)
         evened_bound = constants[row] - charges[row] - losses[row] + evened(
             first, used, tree_at, variable, cut, right, hot, sets, adds, lines, shares, row * lines, low, high, zero,
@@ -389,7 +389,7 @@ def _bounded(
         for s in range(lines):
             evened_bound += shares[row * lines + s] * rest[rest_at + s]
         gained = max(evened_bound - simple, 0.0)
-        gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
+        gain = gained if gain == INFINITE else SMOOTHING * gained + (1 - SMOOTHING) * gain
         if evened_bound > simple:
             bound, code, closed = evened_bound, rows + row, evened_bound > 0
     return used, top, row, simple, bound, code, closed, gain, effort
@@ -548,7 +548,7 @@ def explore(
                 refuted, seed, tried = _try_points(
                     trees, used, tree_at, a_variable, a_cut, a_right, hot, sets, adds, lines, bounds, zero, low, high,
                     zero, rows, shares, constants, charges, sizes, strict, clause, head, pool, hints, seed, point, best, value)
-                spent += (used - trees) * WAY * tried
+                spent += (used - trees) * PATH_NODES * tried
                 if refuted:
                     points, points_cell = _add_point(points, points_cell, found_points, k, best, zero, count)
                     place = added % (len(pool) // count)

@@ -35,13 +35,13 @@ from verifair.engine.search.trees import GoalTrees
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
 """Mixtures of a flip's first two rows that are bounded as well; its third row is their even mixture."""
-FIRST, MORE = 256, 4
+FIRST, GROWTH = 256, 4
 """The most boxes of a question in its first visit, and in later ones as a multiple of all its boxes before."""
 SECONDS, RATE = 0.5, 1e7 if COMPILED else 1e5
 """Seconds of a visit, about; and tree nodes visited per second, a low estimate until the first visit is measured."""
 HINTS = 16
 """The newest counterexamples of other questions, so many of which are tried."""
-WORTH, GUESSES, GUESSED = 6, 128, 32
+PATH_NODES, GUESSES, GUESS_BATCH = 6, 128, 32
 """Limits of the random points that are tried first: all their paths pass at most so many tree nodes for each node of the ensemble;
 at most so many points a question; and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
@@ -56,7 +56,7 @@ A_VISIT, A_LEAF = 2_000_000, 200
 """Multiplications that take as long as the setup of a visit, or of the joining of two copies' trees; and as each leaf of a line."""
 NUMBERS_HELD = 1 << 23
 """The most contributions of leaves that are kept, of the latest pairs and goals: every age beside every other makes thousands."""
-ELSEWHERE = 32
+LEGAL_TRIES = 32
 """Random points of a box that are tried if the point that was found is no legal row."""
 
 
@@ -174,8 +174,8 @@ class TreeSearch(BoxSearch):
         goal."""
         self.rng, self.seed = rng, int(rng.integers(1 << 31))
         whole, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
-        points = WORTH * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(whole))
-        self.guess(whole, min(points, GUESSES), GUESSED, rng)
+        points = PATH_NODES * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(whole))
+        self.guess(whole, min(points, GUESSES), GUESS_BATCH, rng)
         for g in range(goals - 1, -1, -1):
             is_goal = np.arange(goals) == np.full((len(whole), 1), g)
             self.open.add(replace(whole, ids=whole.ids + g * len(whole), open=is_goal))
@@ -214,7 +214,7 @@ class TreeSearch(BoxSearch):
         has_nodes = self.goals.nodes[question] < (np.inf if self.max_nodes is None else self.max_nodes // 2)
         extra = held(np.where(has_nodes, EXTRA_CUTS - self.goals.extra_cuts[question, goal], 0))
         extra_before = np.array(extra)
-        limit = np.maximum(FIRST, MORE * self.goals.nodes[question])
+        limit = np.maximum(FIRST, GROWTH * self.goals.nodes[question])
         if self.max_nodes is not None:
             limit = np.minimum(limit, self.max_nodes - self.goals.nodes[question])
         limit = np.maximum(limit // np.bincount(number)[number], 1)
@@ -252,7 +252,7 @@ class TreeSearch(BoxSearch):
             _, values, _ = self.goals.confirm(part.question[legal], raw[legal])
             np.minimum.at(self.goals.upper, part.question[legal], values)
         if not legal.all():     # another point of the same box may be legal
-            source = np.repeat(np.flatnonzero(~legal), ELSEWHERE)
+            source = np.repeat(np.flatnonzero(~legal), LEGAL_TRIES)
             retries = part.take(source)
             if len(retries):
                 self.goals.look_at(retries, anywhere(self.twin, retries, self.rng))
@@ -325,7 +325,7 @@ class TreeSearch(BoxSearch):
             self._close_by_lines(part.take(is_constant), goal, margins[is_constant])
             left = is_constant & met[:, goal] & ~self.trees.known["closed"][part.ids]
             left &= self.goals.status[part.question, goal] == OPEN
-            retries = part.take(np.repeat(np.flatnonzero(~is_constant & met[:, goal]), ELSEWHERE))
+            retries = part.take(np.repeat(np.flatnonzero(~is_constant & met[:, goal]), LEGAL_TRIES))
             if len(retries):   # margins differ in the box: another row may be a counterexample
                 self.goals.look_at(retries, anywhere(self.twin, retries, self.rng))
             self._close_exactly(part.take(left), goal, values[left, goal])
