@@ -1,12 +1,13 @@
 """Kills at random moments of random verbs, then the same command again: are the answers those of an undisturbed run?
 
-pba, certify --partition, certify --share, audit, bench, check, cec, cst and fgce; with one process, with two, and on a cluster of
-three workers, where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets
-kill -9, SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its part of it: the work
-that is kept or, for commands that keep little, their CPU time, in twentieths of the whole. Every fifth comes while the
-command starts. After each: no process is left whose environment has the run's mark, there is no traceback, and the exit code is
-the one in the docs (130, -9 for kill -9, 0 where the command had finished). Only times are excluded from the comparison;
-of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by `verifair check`.
+pba, certify --partition, certify --share, audit, bench, check, cec, cst and fgce of networks; pba and certify --partition of a
+forest and of a calibrated one (a mean of functions of five). With one process, with two, and on a cluster of three workers, where
+the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9, SIGTERM or
+SIGINT. The kills of a command are spread over its progress, each at a random point of its part of it: the work that is kept or,
+for commands that keep little, their CPU time, in twentieths of the whole. Every fifth comes while the command starts. After each:
+no process is left whose environment has the run's mark, there is no traceback, and the exit code is the one in the docs (130, -9
+for kill -9, 0 where the command had finished). Only times are excluded from the comparison; of `certify --share`, whose tree
+depends on where it was stopped, the proofs have to be accepted by `verifair check`.
 
     python -m benchmarks.run kills --kills 100 --seed 0
 """
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,7 +36,13 @@ from uuid import uuid4
 import numpy as np
 import pandas as pd
 import psutil
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
+import verifair as vf
 from benchmarks.machines.local_cluster import LocalCluster, local_cluster
 from benchmarks.shared import measured
 from verifair import datasets
@@ -90,6 +98,10 @@ def kept(store: Path, table: str) -> int:
         return 0
 
 
+def _decided(folder: Path) -> int:
+    return kept(folder / "verdicts.sqlite", "verdicts")
+
+
 def untimed(value: Any) -> Any:
     """Return an answer without its times."""
     if isinstance(value, dict):
@@ -140,6 +152,30 @@ def _prepare_audit(folder: Path, undisturbed: Path) -> None:
     )
 
 
+def _prepare_model(kind: str, folder: Path, undisturbed: Path) -> None:
+    """Write model.onnx, its schema and rows.csv, the people of German Credit: a forest, or a calibrated one."""
+    fitted = undisturbed / kind
+    if not fitted.exists():
+        fitted.mkdir()
+        _fit(kind, fitted)
+    shutil.copytree(fitted, folder, dirs_exist_ok=True)
+
+
+def _fit(kind: str, folder: Path) -> None:
+    frame, schema = datasets.german().frame, datasets.german().schema
+    words = [feature.name for feature in schema.features if not feature.numeric]
+    columns = make_column_transformer((OneHotEncoder(), words), remainder="passthrough")
+    if kind == "forest":
+        model: Any = RandomForestClassifier(50, max_depth=6, random_state=0)
+    else:
+        model = CalibratedClassifierCV(RandomForestClassifier(10, max_depth=4, random_state=0), method="isotonic", cv=5)
+    people = frame[[feature.name for feature in schema.features]]
+    network = vf.read(make_pipeline(columns, model).fit(people, frame["credit"]), people)
+    vf.save_onnx(network, folder / "model.onnx")
+    vf.Schema.infer(frame, target="credit", positive="good", protected=["sex"], model=network).save(folder / "model.toml")
+    frame.to_csv(folder / "rows.csv", index=False)
+
+
 def _bench(folder: Path) -> Any:
     """Return the decisions of each competitor; times and time-outs differ from run to run."""
     lines = (json.loads(line) for line in (folder / "b" / "runs.jsonl").read_text(encoding="utf-8").splitlines())
@@ -165,11 +201,13 @@ def _computed(folder: Path) -> Any:
 BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2", "--patience", "0")
 GERMAN, ADULT = ("--demo", "german", "--protected", "sex"), ("--demo", "adult")
 DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
+MODEL = ("model.onnx", "--schema", "model.toml", "--protected", "sex")
+BOXES = ("--partition", "10", "--timeout", "3000", "--box", "duration=4:24")
 PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--timeout", "3000")
 CASES = (
     KilledVerb(
         name="pba", command=("pba", *GERMAN, *DELTAS, "--limit", "400", "--out", ".", "--json", "answer.json"),
-        begun="verdicts.sqlite", kept=lambda folder: kept(folder / "verdicts.sqlite", "verdicts"), answer=_pba,
+        begun="verdicts.sqlite", kept=_decided, answer=_pba,
     ),
     KilledVerb(
         name="partition", command=(*PARTS, "--store", "parts.sqlite", "--json", "answer.json"),
@@ -199,6 +237,17 @@ CASES = (
             answer=_computed,
         )
         for command in (("cec", *ADULT, "--protected", "sex"), ("cst", *ADULT, "--do", "sex=Male", "--chance", "2"))
+    ),
+    *(
+        KilledVerb(
+            name=f"{name} of a {kind}", command=(*command, "--json", "answer.json"), begun=begun, kept=of_kept, answer=answer,
+            prepare=partial(_prepare_model, kind),
+        )
+        for kind in ("forest", "mean")
+        for name, command, begun, of_kept, answer in (
+            ("pba", ("pba", *MODEL, "--data", "rows.csv", *DELTAS, "--out", "."), "verdicts.sqlite", _decided, _pba),
+            ("partition", ("certify", *MODEL, *BOXES, "--store", "parts.sqlite"), "parts.sqlite", None, _partition),
+        )
     ),
     KilledVerb(
         name="fgce", command=("fgce", *GERMAN, "--k", "20", "--json", "answer.json"), begun="", kept=None, answer=_check
