@@ -10,12 +10,16 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from tests.command_line import verifair
+import verifair as vf
+from tests.command_line import flat, verifair
 from verifair import datasets
 from verifair.datasets import read_table
+from verifair.schema.schema import Schema
 from verifair.systems.system import SYSTEMS, system
+from verifair.training.onnx_writer import onnx_model
 
 SEX, FEMALE = "@se\u00adx\x1b[2J", "=cmd|' /C calc'!A0"
 MALE = '"><script>alert(1)</script><b style="x" onclick=y>\x1b]0;owned\x07\u202e\u2060[red]'
@@ -115,6 +119,24 @@ def test_files_whose_names_are_no_text_are_written_and_read(folder: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert {"verdicts.parquet", "verdicts.jsonl", "outcomes.png"} <= {file.name for file in (folder / name).iterdir()}
     assert len(read_table(folder / name / "verdicts.parquet"))
+
+
+def test_an_audit_file_cannot_name_a_file_whose_name_is_no_text(folder: Path, tmp_path: Path) -> None:
+    """TOML is UTF-8: such a name is refused before anything is written. In Python, where nothing names it, it is escaped."""
+    name = tmp_path / "m\udcff.onnx"
+    name.write_bytes((folder / MODEL).read_bytes())
+    words = ("audit", "--model", name, "--schema", SCHEMA, "--data", ROWS, "--out", tmp_path / "out" / "page.html")
+    done = verifair(*words, cwd=folder)
+    assert (done.returncode, "cannot name it, as its name is not" in flat(done.stderr)) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists()
+    schema, frame = Schema.load(folder / SCHEMA), read_table(folder / ROWS)
+    assert vf.audit(name, frame, schema=schema, analyses=["pba"], effort=1).result.title == r"Audit of m\udcff.onnx"
+
+
+def test_a_network_trained_on_a_table_whose_name_is_no_text_names_it_escaped() -> None:
+    weights = [(np.ones((2, 3), np.float32), np.zeros(2, np.float32))]
+    (found,) = onnx_model(weights, {"dataset": "t\udcff.csv"}).metadata_props
+    assert found.value == r"t\udcff.csv"
 
 
 AUDIT: dict[str, dict[str, object]] = {

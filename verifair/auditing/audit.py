@@ -165,6 +165,7 @@ def audit(
     settings = chosen(analyses, network, medians(used_schema, frame, names))
     text = noted(used_schema, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
+    title = title.encode(errors="backslashreplace").decode()  # names of files may be no UTF-8
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     data = None if missing == outside == "error" else {"file": IN_MEMORY, "missing": missing, "outside": outside}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, data, names, settings)), name="audit", folder=Path.cwd())

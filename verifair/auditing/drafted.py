@@ -86,6 +86,16 @@ def sections_of(
     return sections | {f"analyses.{name}": settings for name, settings in analyses.items()}
 
 
+def _named(path: Path, folder: Path) -> str:
+    """Return a file as an audit file in the folder names it. Raises QueryError for a name that TOML cannot hold."""
+    name = os.path.relpath(path.resolve(), folder)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise QueryError(f"{path}: an audit file is UTF-8 and cannot name it, as its name is not: choose another name") from None
+    return name
+
+
 @dataclass(frozen=True, kw_only=True)
 class DraftedFiles:
     """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   root: a folder that holds all files."""
@@ -115,7 +125,7 @@ def drafted_files(
     schema_file = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
     audit = page.with_name(f"{page.stem}.audit.toml")
     folder = page.resolve().parent
-    model_name, schema_name, data_name = (os.path.relpath(path.resolve(), folder) for path in (model, schema_file, data))
+    model_name, schema_name, data_name = (_named(path, folder) for path in (model, schema_file, data))
     if schema is None:
         table = read_table(data)
         text = draft(table, target=str(target), positive=positive, protected=sensitive, model=network)

@@ -21,7 +21,7 @@ IR_VERSION = 8
 def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto:
     """Write Gemm, Relu, Gemm, ... for weights [(W (m, n), b (m,)), ...]: input x float32 [N, n_0], output logits [N, n_N].
 
-    metadata goes into the model's metadata_props, sorted by key.
+    metadata goes into the model's metadata_props, sorted by key; what is no UTF-8 in it, as in file names, is escaped.
     """
     nodes, initializers = [], []
     value = "x"
@@ -45,7 +45,7 @@ def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto
     model = helper.make_model(
         graph, producer_name="verifair", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
     )
-    helper.set_model_props(model, dict(sorted(metadata.items())))
+    helper.set_model_props(model, {key: metadata[key].encode(errors="backslashreplace").decode() for key in sorted(metadata)})
     onnx.checker.check_model(model, full_check=True)
     return model
 
