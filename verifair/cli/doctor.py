@@ -19,7 +19,7 @@ from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
-    from encoders.network import Network
+    from encoders.network import Model
 
 CORE = (
     "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "networkx", "python-flint", "pydantic", "typer", "rich",
@@ -56,11 +56,14 @@ class BackendShape(Shape):
 
 
 class ImportShape(Shape):
-    """A network as it was read.   points: those of the import check."""
+    """A model as it was read.   points: those of the import check."""
 
     file: str
     inputs: int
+    built: str
+    """Its parts: layers, or trees."""
     hidden: list[int]
+    """Widths of the hidden layers; of trees none."""
     outputs: int
     rounded: list[str]
     """ONNX nodes whose folded constants were rounded."""
@@ -71,14 +74,14 @@ class ImportShape(Shape):
 
 
 class DoctorSettings(Settings):
-    """The settings of `verifair doctor`: optionally a network to examine."""
+    """The settings of `verifair doctor`: optionally a model to examine."""
 
     model: Annotated[Path | None, Option()] = None
-    """A network (ONNX): read it, compare it with onnxruntime, and show how far float32 rounds it."""
+    """A model (ONNX): read it, compare it with onnxruntime, and show how far float32 rounds it."""
 
 
 class DoctorAnswer(Answer):
-    """`verifair doctor`: installed packages, and a network as it is read."""
+    """`verifair doctor`: installed packages, and a model as it is read."""
 
     backends: list[BackendShape]
     packages: dict[str, str | None]
@@ -139,8 +142,8 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         console.print(f"clash: {clash}")
     network = None if settings.model is None else _imported(settings.model)
     if network is not None:
-        widths = " x ".join(str(width) for width in (network.inputs, *network.hidden, network.outputs))
-        console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True)
+        shape = f"{network.inputs:,} input columns, {network.built}, {network.outputs:,} output{'s' * (network.outputs > 1)}"
+        console.print(f"{network.file}: read, {shape}; it reproduces onnxruntime", soft_wrap=True)
         bound = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
         message = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({bound})"
         console.print(message, soft_wrap=True)
@@ -154,30 +157,30 @@ POINTS = 64
 
 
 def _imported(path: Path) -> ImportShape:
-    """Return a network as it was read, with the largest float32 error at the points and its bound there."""
+    """Return a model as it was read, with the largest float32 error at the points and its bound there."""
     import numpy as np
 
     from encoders.onnx.feed import make_legal
-    from encoders.onnx.reader import read_onnx
+    from encoders.onnx.reader import read_model
     from encoders.onnx.runtime import comparison_points
 
-    network = read_onnx(path, check_points=POINTS)
+    network = read_model(path, check_points=POINTS)
     random = np.random.default_rng(0)
     x = comparison_points(path, network.inputs, POINTS, random, None)
     for feed in network.feeds:
         make_legal(feed, x, random)
     error, bound = _rounding(network, x)
     return ImportShape(
-        file=str(path), inputs=network.inputs, hidden=list(network.hidden), outputs=network.outputs, rounded=list(network.rounded),
-        error=error, bound=bound,
+        file=str(path), inputs=network.inputs, built=network.built, hidden=list(network.hidden), outputs=network.outputs,
+        rounded=list(network.rounded), error=error, bound=bound,
     )
 
 
-def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
+def _rounding(network: Model, x: Any) -> tuple[float, float | None]:
     """Return the largest float32 error of a logit at points x (B, n), and its bound there (None without one)."""
     import numpy as np
 
-    from encoders.bounds.float32 import Float32Error
+    from encoders.bounds.float32 import float32_error
     from encoders.exact.dyadic import exact
     from encoders.onnx.runtime import runtime_logits
 
@@ -188,7 +191,7 @@ def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
     else:
         difference = np.abs(network.forward(points) - runtime)
     point, logit = np.unravel_index(difference.argmax(), difference.shape)
-    rule = Float32Error.of(network, np.eye(network.outputs)[logit])
+    rule = float32_error(network, np.eye(network.outputs)[logit])
     bound = np.inf if rule is None else rule.within(points[point : point + 1], points[point : point + 1])[0]
     return float(difference[point, logit]), float(bound) if np.isfinite(bound) else None
 

@@ -70,7 +70,7 @@ An example of an audit file: verifair audit --write-example my.audit.toml
     "reproduce": "Computes the papers' tables and figures again, and shows the results beside the printed numbers.\n\nExample: "
     "verifair reproduce pba --table 3 --seeds 3\n\nA list of tables and figures: verifair reproduce cst --list",
     "schema": "Drafts the schema of a model's inputs (infer), or prints the JSON schemas of answers (json).",
-    "doctor": "Lists solvers, versions, licence limits and conflicts; with --model, shows how a network is read.\n\n"
+    "doctor": "Lists solvers, versions, licence limits and conflicts; with --model, shows how a model is read.\n\n"
     "Example: verifair doctor",
 }
 """verb -> its help, with an example."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from solvers import registry
-from tests.command_line import RUN, answered
+from tests import tree_models
+from tests.command_line import RUN, answered, flat
 from verifair import _packages
 from verifair.cli import doctor
 
@@ -63,3 +64,13 @@ def test_doctor_names_every_package_that_is_declared() -> None:
     declared = [(None, one) for one in project["dependencies"]] + [(extra, one) for extra, names in extras.items() for one in names]
     found = {(re.sub(r"dask\[(\w+)\]", r"\1", one), extra) for extra, one in declared if not one.startswith("verifair[")}
     assert {(re.split(r"[^\w-]", one)[0], extra) for one, extra in found} == listed
+
+
+def test_doctor_shows_how_trees_are_read_and_how_far_their_sums_are_rounded(tmp_path: Path) -> None:
+    trees = [(0, "BRANCH_LEQ", 0.5, [0.1], [0.7]), (1, "BRANCH_LT", -1.0, [0.3], [-0.9])]
+    file = tree_models.save(tmp_path / "trees.onnx", trees, 2)
+    done = answered("doctor", "--model", file, "--json", "doctor.json", cwd=tmp_path)
+    assert "2 input columns, 2 trees of depth 1 at most, 4 leaves, 1 output; it reproduces onnxruntime" in flat(done.stdout)
+    read = json.loads((tmp_path / "doctor.json").read_text())["network"]
+    assert (read["hidden"], read["built"]) == ([], "2 trees of depth 1 at most, 4 leaves")
+    assert 0 < read["error"] <= read["bound"] < 1e-6
