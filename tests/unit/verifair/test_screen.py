@@ -26,6 +26,7 @@ def test_letters_that_are_not_seen_become_a_sign() -> None:
     for text in ("Zoë", "日本", "≤ 5", "a b", "👩‍🔬", "Français : 5"):
         assert visible(text) == visible_lines(text) == text
     assert visible("Ma\u2060le\u00ad\U000e0041\u180e\u2065") == "Ma�le����"
+    assert visible("Ma\u034fle\u115f\u1160\u17b4\u3164\uffa0\ufff0") == "Ma�le������", "fillers, which are letters by their kind"
 
 
 def test_of_all_letters_of_format_only_those_that_are_seen_or_join_others_stay() -> None:
