@@ -36,6 +36,7 @@ from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
 from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names
 from verifair.schema.schema import Schema
+from verifair.screen import visible_lines
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text
 from verifair.systems.results.findings import Statement
@@ -73,7 +74,7 @@ class Audit(Pictured):
     def __str__(self) -> str:
         """Return the most important statements, one per line."""
         statements = [statement for statement in self.statements if statement.headline] or list(self.statements)
-        return "\n".join(f"{statement.standing.value:<9} {statement.text}" for statement in statements)
+        return visible_lines("\n".join(f"{statement.standing.value:<9} {statement.text}" for statement in statements))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the statements: analysis, standing, tone, text, and whether it is on the page's first screen."""

@@ -1,4 +1,4 @@
-"""One line and an HTML table of any object, for notebooks."""
+"""One line and an HTML table of any object, for notebooks; what is not seen of names becomes a sign, as on the screen."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
+from verifair.screen import visible, visible_lines
+
 LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
 """Characters of a line and of a value in it or in a table of facts; rows and characters of a cell of a table in HTML."""
 
@@ -21,7 +23,7 @@ LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
 def line(obj: Any) -> str:
     """Return type and fields in at most LONGEST_LINE characters, without fields that are None or empty."""
     summary = ", ".join(f"{name}={text}" for name, value in _fields(obj) if (text := brief(value)) not in ("None", "", "()", "{}"))
-    return f"{type(obj).__name__}({_cut(summary, LONGEST_LINE - len(type(obj).__name__) - 2)})"
+    return visible(f"{type(obj).__name__}({_cut(summary, LONGEST_LINE - len(type(obj).__name__) - 2)})")
 
 
 def headline(obj: BaseModel) -> str:
@@ -43,7 +45,7 @@ def html(title: str, frame: pd.DataFrame) -> str:
     """Return a table with a heading. Names and values are escaped: they come from files and tables."""
     with pd.option_context("display.max_colwidth", WIDEST):
         table = frame.to_html(escape=True, max_rows=ROWS, border=0)
-    return f"<div><p><strong>{escape(title)}</strong></p>{table}</div>"
+    return visible_lines(f"<div><p><strong>{escape(title)}</strong></p>{table}</div>")
 
 
 def brief(value: Any) -> str:
