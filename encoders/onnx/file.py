@@ -108,7 +108,7 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
         model = inlined(model)
         for node in model.graph.node:           # each needs a value; a reference to a function's argument has none
             for attribute in node.attribute:
-                if attribute.type not in LISTS:     # lists of trees have millions of numbers
+                if attribute.ref_attr_name or attribute.type not in LISTS:  # lists of trees have millions of numbers
                     _read(helper.get_attribute_value(attribute))
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
@@ -263,10 +263,11 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
 
 
 def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
-    """Return the values of an initializer or of a Constant node; None if there is none of that name."""
+    """Return the real numbers of an initializer or of a Constant node; None if there are none of that name."""
     nodes = {n.output[0]: n.attribute[0].t for n in model.graph.node if n.op_type == "Constant" and n.attribute}
     tensor = next((initializer for initializer in model.graph.initializer if initializer.name == name), nodes.get(name))
-    return None if tensor is None else numpy_helper.to_array(tensor)
+    values = None if tensor is None else numpy_helper.to_array(tensor)
+    return values if values is not None and values.dtype.kind in "fiu" else None
 
 
 def _with_functions(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, cut: LogitsModel) -> LogitsModel:

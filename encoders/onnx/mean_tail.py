@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Nodes = Mapping[str, onnx.NodeProto]
 Constants = Callable[[str], npt.NDArray[Any] | None]
-ROUNDED = 1e-6
-"""The largest float32 error of the sum of weights."""
+ROUNDED, MANY = 1e-6, 2**20
+"""The largest float32 error of the sum of weights; more scores than any model has, which would only take memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,7 +83,7 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
         chance = node is not None and node.op_type == "Sigmoid"
         node = by_output.get(node.input[0]) if node is not None and chance else node
         place = constant(node.input[1]) if node is not None and node.op_type == "Gather" else None
-        if node is None or place is None or place.ndim != 1 or [a.i for a in node.attribute] != [1]:
+        if node is None or place is None or place.ndim != 1 or place.dtype.kind == "f" or [a.i for a in node.attribute] != [1]:
             return None
         sources.add(str(node.input[0]))
         scale, shift = numbers or [np.ones(1), np.zeros(1)]
@@ -97,7 +97,7 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
     trees = [n for n in map(by_output.get, inputs) if n is not None and n.op_type in REGRESSORS]
     if len(sources) > 1 or len(trees) != 1 or len(score) != len(mean.weight):
         return None
-    if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or (score < 0).any():
+    if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or not all(0 <= one < MANY for one in score.tolist()):
         return None
     from encoders.trees.mean import Ramps  # loaded only for such models
 

@@ -11,7 +11,11 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto, helper, numpy_helper
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
 
+import verifair as vf
 from encoders.errors import ModelError
 from encoders.onnx.reader import read_model, read_onnx
 from tests import tree_models
@@ -122,7 +126,7 @@ class OnnxTarget:
 
 
 class TreesTarget(OnnxTarget):
-    """The same of tree ensembles, `read_model`."""
+    """The same of tree ensembles, and of means of functions of them, `read_model`."""
 
     name = "trees"
 
@@ -135,7 +139,8 @@ class TreesTarget(OnnxTarget):
             "two": (two, {"classes": 2, "transform": "LOGISTIC"}), "three": (three, {"classes": 3, "transform": "SOFTMAX"}),
         }  # fmt: skip
         path = folder / "made.onnx"
-        return {f"{name}.onnx": tree_models.save(path, trees, 3, **more).read_bytes() for name, (trees, more) in kinds.items()}
+        made = {f"{name}.onnx": tree_models.save(path, trees, 3, **more).read_bytes() for name, (trees, more) in kinds.items()}
+        return made | means(path)
 
     def read(self, path: Path) -> str:
         beside(path.parent)
@@ -146,6 +151,19 @@ class TreesTarget(OnnxTarget):
             if re.search(r"(inf|nan) in onnxruntime", str(error)):  # beyond float32, at some of the other points
                 return "model that overflows"
             raise Untrue(f"read at first, but then: {error}") from error
+
+
+def means(path: Path) -> dict[str, bytes]:
+    """Means of functions of trees' scores, alone and beside a linear function: a calibrated forest and a soft vote."""
+    rng, forest = np.random.default_rng(0), RandomForestClassifier(3, max_depth=2, random_state=0)
+    x = rng.integers(-3, 4, size=(200, 3)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(size=200) > 0).astype(int)
+    vote = VotingClassifier([("forest", forest), ("line", LogisticRegression())], voting="soft")
+    found = {}
+    for name, model in (("isotonic", CalibratedClassifierCV(forest, cv=2, method="isotonic")), ("vote", vote)):
+        vf.save_onnx(vf.read(model.fit(x, y)), path)
+        found[f"{name}.onnx"] = path.read_bytes()
+    return found
 
 
 def beside(folder: Path) -> None:

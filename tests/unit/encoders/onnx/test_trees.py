@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.decision import decided
-from encoders.errors import ModelError
+from encoders.errors import ModelError, ModelFileError
 from encoders.exact.dyadic import exact
 from encoders.network import Link
 from encoders.onnx.reader import read_model, read_onnx
@@ -344,3 +344,11 @@ def test_a_branch_that_leads_back_to_itself_is_refused(tmp_path: Path) -> None:
     onnx.save(stored, tmp_path / "t.onnx")
     with pytest.raises(ModelError):
         read_model(tmp_path / "t.onnx")
+
+
+def test_lists_that_refer_to_a_function_are_refused(tmp_path: Path) -> None:
+    model = onnx.load(save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", 0.5, [0.1], [0.7])], 2))
+    next(one for one in model.graph.node[0].attribute if one.name == "nodes_values").ref_attr_name = "of_a_function"
+    onnx.save(model, tmp_path / "other.onnx")
+    with pytest.raises(ModelFileError, match=r"not a valid ONNX model .*reference attribute"):
+        read_model(tmp_path / "other.onnx")
