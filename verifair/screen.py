@@ -34,6 +34,13 @@ def visible_lines(text: str) -> str:
     return text.translate(_OF_LINES)
 
 
+class ShownWarning(UserWarning):
+    """A warning that Python prints, with names of the user's files in it."""
+
+    def __str__(self) -> str:
+        return visible_lines(super().__str__())
+
+
 class Screen(Console):
     """The terminal, or its replacement. Names are not markup; terminal codes come from our own styles only."""
 

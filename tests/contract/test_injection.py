@@ -11,12 +11,14 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import verifair as vf
 from tests.command_line import flat, verifair
 from verifair import datasets
 from verifair.datasets import read_table
+from verifair.schema.drafts.infer import DraftWarning
 from verifair.schema.schema import Schema
 from verifair.systems.system import SYSTEMS, system
 from verifair.training.onnx_writer import onnx_model
@@ -146,6 +148,11 @@ def test_nothing_that_python_shows_controls_the_terminal(folder: Path) -> None:
     audit = vf.audit(network, frame, schema=schema, sensitive=[SEX], analyses=["kmax"], effort=1)
     for one in (schema, verdict, verdict.witness, audit):
         assert controls(f"{one} {one!r} {one._repr_html_()}") == set()
+    three = frame[[AGE, "credit"]].assign(**{SEX: frame[SEX].where(frame.index > 20, "other")})
+    columns = pd.get_dummies(three, columns=[SEX], drop_first=True)
+    with pytest.warns(DraftWarning, match="unnamed") as warned:
+        vf.Schema.infer(columns, target="credit", positive="good", protected=[SEX])
+    assert controls(" ".join(str(one.message) for one in warned)) == set()
 
 
 AUDIT: dict[str, dict[str, object]] = {

@@ -21,6 +21,7 @@ from verifair.models.converters.missing import asks_for_missing, missing_categor
 from verifair.models.converters.pipelines import scales
 from verifair.models.converters.pytorch import modes_kept
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
+from verifair.screen import ShownWarning
 
 ROWS = 1000
 """The most rows of a table for the comparison, drawn with seed 0."""
@@ -35,7 +36,7 @@ SCALED = "the last digit decides rows on a threshold, and trees need no scaler: 
 """Remedy for a scaler in front of trees: ONNX scales in float32, and rows of the training data lie on thresholds."""
 
 
-class ImportDifference(UserWarning):
+class ImportDifference(ShownWarning):
     """A converted model that differs from the object that it was made from. Proofs are about the converted model."""
 
 

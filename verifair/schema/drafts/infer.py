@@ -19,6 +19,7 @@ from verifair.schema.network import TRUTHS, check_threshold, classes_called, oth
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
 from verifair.schema.spelling import listed, nearest
+from verifair.screen import ShownWarning
 
 BARE = ("true", "false", "yes", "no")
 CLASSES = 20
@@ -27,7 +28,7 @@ SURELY = 0.5
 """Further share needed to reverse labels 0 and 1, as class 1 is expected to be label 1."""
 
 
-class DraftWarning(UserWarning):
+class DraftWarning(ShownWarning):
     """A warning about a table that its drafted schema cannot express, such as missing values."""
 
 
