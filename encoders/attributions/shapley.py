@@ -20,12 +20,13 @@ for trees", Nature Machine Intelligence 2, supplement); values of unanimity game
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import factorial
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 Masks = npt.NDArray[np.unsignedinteger]
@@ -71,7 +72,11 @@ class _LeafSums:
         self.gain, self.loss = _weights(depth)
 
     def tree(self, root: int) -> None:
-        """Add the contributions of the leaves of one tree."""
+        """Add the contributions of the leaves of one tree.
+
+        Splits on one player's columns that follow each other are one step: a set of categories is a chain of splits, whose two
+        ends are shared, and to follow each way through every chain would be exponential.
+        """
         stack = [(root, np.zeros(self.columns.shape[1], dtype=self.kind), tuple[int, ...]())]
         while stack:
             node, failed, players = stack.pop()
@@ -84,12 +89,31 @@ class _LeafSums:
             if player not in players:
                 players = (*players, player)
             bit = self.kind.type(1 << players.index(player))
-            numbers = self.columns[column]
+            for end, passes in self._ends(node, player):
+                fails = failed | (~passes * bit)
+                if not (fails & bit).all():             # else C and F both have the player
+                    stack.append((end, fails, players))
+
+    def _ends(self, start: int, player: int) -> Iterator[tuple[int, Booleans]]:
+        """Yield the nodes wpresent the player's splits from a node on end, and which rows get tpresent by this player's columns."""
+        order, seen, stack = [], set[int](), [(start, False)]
+        while stack:                                    # depth first: a node comes after all that it leads to
+            node, left = stack.pop()
+            column = self.column[node]
+            if left:
+                order.append(node)
+            elif column >= 0 and self.owner[column] == player and node not in seen:
+                seen.add(node)
+                stack += [(node, True), (self.right[node], False), (self.left[node], False)]
+        passes = {start: np.ones(self.columns.shape[1], dtype=np.bool_)}
+        for node in reversed(order):
+            numbers, present = self.columns[self.column[node]], passes.pop(node)
             goes_left = numbers <= self.threshold[node]
             if self.missing[node]:
                 goes_left |= np.isnan(numbers)
-            stack.append((self.left[node], failed | (~goes_left * bit), players))
-            stack.append((self.right[node], failed | (goes_left * bit), players))
+            for end, mask in ((self.left[node], present & goes_left), (self.right[node], present & ~goes_left)):
+                passes[end] = passes[end] | mask if end in passes else mask
+        yield from passes.items()
 
     def _leaf(self, failed: Masks, players: tuple[int, ...], value: float) -> None:
         sets, place = _distinct(failed[: self.rows], len(players))

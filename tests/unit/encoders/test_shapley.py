@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.attributions.shapley import shapley_values
-from encoders.network import Array, Integers
+from encoders.attributions.shapley import Masks, _LeafSums, shapley_values
+from encoders.network import Array, Integers, Link
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from tests.tree_models import random_tree, save
@@ -73,3 +73,28 @@ def test_rows_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             shapley_values(model, np.ones(1), np.arange(2), x, background)
     with pytest.raises(ValueError, match="owner"):
         shapley_values(model, np.ones(2), np.arange(2), np.zeros((1, 2)), np.zeros((1, 2)))
+
+
+def test_a_set_of_categories_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten sets, each two splits that share their ends: 2^10 ways to the last leaf, which is computed once."""
+    sets = 10
+    column = np.array([[k, k, -1] for k in range(sets)] + [[-1, -1, -1]]).ravel()
+    own = np.arange(len(column))
+    left, right = own.copy(), own.copy()
+    left[0:-3:3], right[0:-3:3], left[1:-3:3], right[1:-3:3] = own[3::3], own[1:-3:3], own[2:-3:3], own[3::3]
+    model = TreeEnsemble(
+        root=np.array([0]), column=column, threshold=np.tile([0.0, 1.0, 0.0], sets + 1), left=left, right=right,
+        missing_left=np.zeros(len(column), dtype=np.bool_), value=np.where(column < 0, own, 0.0)[:, None], base=np.zeros(1),
+        columns=sets, link=Link.IDENTITY, source_sha256="",
+    )
+    leaf, seen = _LeafSums._leaf, list[float]()
+
+    def noted(walk: _LeafSums, failed: Masks, asked: tuple[int, ...], value: float) -> None:
+        seen.append(value)
+        leaf(walk, failed, asked, value)
+
+    monkeypatch.setattr(_LeafSums, "_leaf", noted)
+    x, background = np.random.default_rng(0).choice([0.0, 1.0, 2.0], p=[0.4, 0.2, 0.4], size=(2, 6, sets))
+    found = shapley_values(model, np.ones(1), np.arange(sets), x, background)
+    assert len(seen) == len(set(seen)) <= sets + 1
+    np.testing.assert_allclose(found, by_definition(model, np.ones(1), np.arange(sets), x, background), atol=1e-12)
