@@ -31,6 +31,10 @@ SCALES = ("raw", "minmax", "standard")
 RARE = 0.01
 """A word in no more than this share of the rows may be a typing error."""
 TRAINED_ON = "give the table that it was trained on"
+NUMBERED = (
+    "if it numbers the categories itself (LightGBM, XGBoost), only its object knows their order: draft the schema in Python, "
+    'vf.Schema.infer(table, ..., model=object).save("schema.toml"), and give it with --schema; else ' + TRAINED_ON
+)
 ENOUGH = 30
 """The fewest rows from which a label says anything about scales and merit."""
 
@@ -142,7 +146,7 @@ class LabelledTable:
         if isinstance(column.dtype, pd.CategoricalDtype):   # XGBoost and LightGBM take their codes
             return feature | {"kind": "categorical", "categories": list(map(text, column.dtype.categories))}
         if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
-            remedy = texts_among_numbers(column) or TRAINED_ON
+            remedy = texts_among_numbers(column) or NUMBERED
             raise DataError(f"column {name!r} holds text, but the model takes a number there; {remedy}")
         return feature
 
