@@ -95,7 +95,7 @@ class _LeafSums:
                     stack.append((end, fails, players))
 
     def _ends(self, start: int, player: int) -> Iterator[tuple[int, Booleans]]:
-        """Yield the nodes wpresent the player's splits from a node on end, and which rows get tpresent by this player's columns."""
+        """Yield the nodes where the player's splits from a node on end, and which rows get there by this player's columns."""
         order, seen, stack = [], set[int](), [(start, False)]
         while stack:                                    # depth first: a node comes after all that it leads to
             node, left = stack.pop()

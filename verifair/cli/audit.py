@@ -130,6 +130,9 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         against = None if settings.against is None else _against(settings.against, places, settings.root)
     if drafted is not None:
         _print_drafted(drafted, places, screen)
+        if drafted.drafted and settings.positive is None:
+            favoured = subject.schema.outcomes[-1]
+            screen.print(f"favourable: {favoured!r}, a guess, as --positive names no label", soft_wrap=True)
     on_interrupt = keeping("finished analyses are kept; run the same command with --resume to go on")
     config = files.model_copy(update={"timeout": timeout, "seed": seed})
     with on_interrupt, alone(places.lock, _in_use_message(places)), cluster(files.cluster), _bars() as tell:

@@ -274,8 +274,8 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     """Yield the questions that the audit does not answer, one per line."""
     if any(source.role == DRAFT for source in result.sources):
         yield (
-            "Whether the schema is right: it was drafted from the table, and nobody has confirmed its ranges, scaling and order of "
-            "columns. Every proof depends on them."
+            "Whether the schema is right: it was drafted from the table, and nobody has confirmed its favourable decision, ranges, "
+            "scaling and order of columns. Every proof depends on them."
         )
     keys = {section.key for section in result.sections}
     left_out = [system(key) for key in known_analyses() if key not in keys]

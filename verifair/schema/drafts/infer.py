@@ -245,6 +245,23 @@ def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, com
     return notes
 
 
+def favoured_word(label: pd.Series, chosen: str | None) -> str:
+    """Return what to check about a favourable label that was not given; "" for 0 and 1, yes and no: there it is 1, and yes."""
+    values = sorted({text(value) for value in label.dropna()})
+    if chosen is None or all(value.lower() in BARE or _is_number(value) for value in values):
+        return ""
+    other = next(value for value in values if value != chosen)
+    return f"label {label.name!r}: {chosen!r} is taken as the favourable one, as none was given; else pass positive={other!r}"
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
 def _outcome(value: str, target: str) -> str:
     """Return a class in words: a number, or yes or no, needs the label's name beside it."""
     words = " ".join(value.split())

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import verifair as vf
 from tests.command_line import verifair
@@ -138,7 +139,8 @@ def test_trees_are_audited() -> None:
     frame = PEOPLE[["income"]].assign(sex=(PEOPLE["sex"] == "Male").astype(int))
     trees = GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0).fit(frame, PEOPLE["credit"])
     people = frame.assign(credit=PEOPLE["credit"])
-    found = vf.audit(trees, people, target="credit", sensitive=["sex"], analyses=["pba", "certify", "kmax"], timeout=20)
+    asked: dict[str, Any] = {"target": "credit", "positive": "good", "sensitive": ["sex"], "timeout": 20}
+    found = vf.audit(trees, people, analyses=["pba", "certify", "kmax"], **asked)
     said = {section.key: [one.standing.value for one in section.statements] for section in found.result.sections}
     assert "proved" in said["pba"]
     assert {"refuted", "proved"} & set(said["certify"])
@@ -151,7 +153,7 @@ def test_reasons_of_smooth_networks_are_measured() -> None:
     linear = [(f"l{k}", make_pipeline(StandardScaler(), LogisticRegression(C=10.0 ** -k))) for k in range(3)]
     votes = VotingClassifier(linear, voting="soft").fit(frame, PEOPLE["credit"])
     people = frame.assign(credit=PEOPLE["credit"])
-    found = vf.audit(votes, people, target="credit", sensitive=["sex"], analyses=["cec"], timeout=20)
+    found = vf.audit(votes, people, target="credit", positive="good", sensitive=["sex"], analyses=["cec"], timeout=20)
     (section,) = found.result.sections
     assert "certify" not in {key for key, value in section.settings.items() if value is not None}
     assert {one.standing.value for one in section.statements} == {"measured"}
@@ -212,6 +214,25 @@ def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Pa
     assert "credit.schema.toml: is there already, and is not what would be drafted; pass it with --schema" in done.stderr
     done = verifair(*asked, "--schema", "credit.schema.toml", "--out", "checked.html")
     assert done.returncode == 0, (done.stdout + done.stderr)
+
+
+def test_a_favourable_word_that_was_guessed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of approved and denied, the last by name is no good guess."""
+    monkeypatch.chdir(tmp_path)
+    people = PEOPLE[["income"]].assign(sex=(PEOPLE["sex"] == "Male").astype(int))
+    words = np.where(PEOPLE["credit"] == "good", "approved", "denied")
+    trees = DecisionTreeClassifier(max_depth=2, random_state=0).fit(people, words)
+    with pytest.warns(DraftWarning, match="'denied' is taken as the favourable one, .* else pass positive='approved'"):
+        vf.audit(trees, people.assign(decision=words), target="decision", sensitive=["sex"], analyses=["kmax"], effort=1.0)
+    numbers = (words == "approved").astype(int)
+    trees = DecisionTreeClassifier(max_depth=2, random_state=0).fit(people, numbers)
+    vf.audit(trees, people.assign(decision=numbers), target="decision", sensitive=["sex"], analyses=["kmax"], effort=1.0)
+    vf.save_onnx(vf.read(trees, people), "trees.onnx")
+    people.assign(decision=numbers).to_csv("people.csv", index=False)
+    asked = ("audit", "--model", "trees.onnx", "--data", "people.csv", "--target", "decision", "--sensitive", "sex")
+    done = verifair(*asked, "--effort", "1", "--only", "kmax", "--out", "page.html")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "favourable: 'decision 1', a guess, as --positive names no label" in done.stdout + done.stderr
 
 
 def test_a_sensitive_number_is_cut_at_its_median(model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
