@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
@@ -79,8 +79,9 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     """Return the stored model with masked outputs and a new bool output `abstain` [N]; rules must be snapped.
 
     It refuses the rows of these rules, and of the `earlier` rules if the schema is guarded already.
-    model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
-    OLDEST_OPSET, inputs that are not floats alone, names of the guardrail's own such as `abstain`, or a network without a file.
+    model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset that
+    onnx cannot raise to OLDEST_OPSET, inputs that are not floats alone, names of the guardrail's own such as `abstain`, or
+    a network without a file.
     """
     if isinstance(model, Model):
         if model.source is None:
@@ -89,6 +90,9 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     else:
         stored = onnx_file.load(model)
     model = stored.path
+    if all(node.domain not in ("", "ai.onnx") for node in stored.model.graph.node):  # only tree operators: any opset version works
+        stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
+    _raise_opset(model, stored.model)
     graph = stored.model.graph
     if ABSTAIN in {output.name for output in graph.output}:
         raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
@@ -97,11 +101,6 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
         if existing == ABSTAIN or existing.startswith(PREFIX):
             raise ModelError(model, f"calls a tensor {existing!r}, as a guardrail calls its own; export it with another name")
     name, width, kind = _input(model, stored.model)
-    if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # only tree operators: any opset version works
-        stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
-    if onnx_file.opset(stored.model) < OLDEST_OPSET:
-        opset = onnx_file.opset(stored.model)
-        raise ModelError(model, f"opset {opset}; a guardrail needs {OLDEST_OPSET} or later: export it again")
     reduced = next((feature for feature in schema.features if feature.dropped is not None), None)
     if reduced is not None:
         raise ModelError(
@@ -127,6 +126,18 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     )
     onnx.checker.check_model(stored.model)
     return stored.model
+
+
+def _raise_opset(path: Path, model: onnx.ModelProto) -> None:
+    """Convert a model below OLDEST_OPSET, such as of onnxmltools' LightGBM, to it. Raises ModelError if onnx cannot."""
+    found, kept = onnx_file.opset(model), list(model.metadata_props)
+    if found < OLDEST_OPSET:
+        try:
+            model.CopyFrom(version_converter.convert_version(model, OLDEST_OPSET))
+        except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
+            raise ModelError(path, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again ({error})") from None
+        del model.metadata_props[:]
+        model.metadata_props.extend(kept)
 
 
 def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]:
