@@ -333,6 +333,7 @@ def test_nobody_depends_on_protected_values(german: Path, tmp_path: Path) -> Non
     box = [part for name in row.index if name not in ("credit", "sex") for part in ("--box", f"{name}={row[name]}")]
     files = german / "german.onnx", "--schema", german / "german.toml"
     done = answered("kmax", *files, "--protected", "sex", *box, "--buckets", 2, "--timeout", 2, "--plot", tmp_path / "k.png")
+    assert "if only sex changes (" in " ".join(done.stdout.split())
     assert "k = 1" in done.stdout
     assert "none had k >= 2" in " ".join(done.stdout.split())
     assert "nan" not in done.stdout

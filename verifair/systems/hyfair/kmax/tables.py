@@ -18,7 +18,7 @@ def show(result: KmaxResult, console: Console) -> None:
     buckets = f"outcome buckets of the {query.schema.quantity}" if query.probable else "outcome buckets, the two decisions"
     console.print(
         f"k = {best.k}: this person falls into {best.k} of {best.buckets} {buckets}, if only {', '.join(result.query.protected)} "
-        f"change ({len(best.combinations)} combinations, counted exactly)."
+        f"change{'s' * (len(query.protected) == 1)} ({len(best.combinations)} combinations, counted exactly)."
     )
     console.print(_grid(pd.DataFrame(result.witness.items(), columns=["feature", "value"])))
     console.print(_grid(clusters.by_bucket(result.space, best)))
