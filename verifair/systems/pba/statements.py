@@ -123,6 +123,7 @@ def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator
         score = "the value"
     pairwise = _by_pair(result.verdicts.answers(**selection), outcome)
     if not len(pairwise):
+        yield from _of_other_classes(result, selection["labels"]) if multiclass else ()
         return
     persons = f"people whose label is {subject.favourable}, predicted" if multiclass else "people whose label the model predicts"
     persons += " correctly with either value"
@@ -175,6 +176,27 @@ def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator
         biased, unknown = bool(rest["biased"].any()), bool(rest["unknown"].any())
         level = result.standing if biased else Standing.UNKNOWN if unknown else Standing.REFUTED
         yield Statement(text=text, standing=level, tone=Tone.WATCH if biased or unknown else Tone.GOOD)
+    if multiclass:
+        yield from _of_other_classes(result, selection["labels"])
+
+
+def _of_other_classes(result: _Proved, favoured: Sequence[int]) -> Iterator[Statement]:
+    """Yield a statement for each delta on biased people whose class is not favourable; of the smallest on the first screen."""
+    answers = result.verdicts.answers(labels=[c for c in range(result.query.network.outputs) if c not in favoured])
+    biased = (answers["observed"] == PROVED) | (answers["flipped"] == PROVED)
+    for delta, people in answers[biased].groupby("delta")["people"].sum().items():
+        nearby = f", also for everybody within {units(delta)} of them" if delta else ""
+        audited = int(answers["people"][answers["delta"] == delta].sum())
+        each = "" if len({*answers["group"]}) == 2 else ", each counted with every other value"
+        text = (
+            f"{firmly(result.standing)}{nearby}: another {result.exchange.name} changes the model's margin for their own class, for "
+            f"{of(int(people), audited)} people whose label is not favourable and predicted correctly with either value{each}."
+        )
+        brief = f"Another {result.exchange.name} also moves {int(people):,} of {audited:,} people whose label is not favourable."
+        yield Statement(
+            text=text, standing=result.standing, tone=Tone.WATCH, headline=delta == min(result.query.delta),
+            brief=brief if delta == min(result.query.delta) else "",
+        )
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:

@@ -107,6 +107,25 @@ def test_of_the_pairs_that_are_counted_those_that_favour_both_ways_are_biased_to
         assert ("most people are biased by this one" in told[0].brief) == (goal == PROVED)
 
 
+def test_people_of_another_class_are_told_of_too(tmp_path: Path) -> None:
+    """Sex moves the middle class alone. The favourable one is not moved, and its sentence, of good tone, was all that was said."""
+    network = network_of(([[0.0, -2.0], [0.5, 0.0], [0.0, 1.0]], [5.0, 1.0, -4.0]))
+    schema = schema_of(
+        integer("sex", 0, 1, protected=True), integer("debt", 0, 6, unit=1.0), positive="class = 0", label="good",
+    )
+    rows = pd.DataFrame([{"sex": sex, "debt": debt} for sex in (0, 1) for debt in range(7)])
+    rows["good"] = network.forward(rows.to_numpy(dtype=float)).argmax(axis=1)
+    work = Work(started=0.0, deadline=1e9, seed=0, folder=tmp_path, shown="r.files", options="--demo x")
+    found = section(PbaSettings(protected=("sex",), delta=(0,), robustness=False), _subject(schema, network, rows), work)
+    none, others = found.statements
+    assert none.text.startswith("For none of ")
+    labels = rows["good"].to_numpy().reshape(2, 7)
+    either = labels[0, labels[0] == labels[1]]          # of those predicted correctly with either value
+    middle, outside = 2 * (either == 1).sum(), 2 * (either != 0).sum()
+    assert f"for {middle} of {outside} " in others.text
+    assert (none.tone, others.tone, others.standing, others.headline) == (Tone.GOOD, Tone.WATCH, Standing.PROVED, True)
+
+
 def _subject(schema: Schema, network: Network, rows: pd.DataFrame) -> Subject:
     return Subject(network=network, schema=schema, data=Stream.of(rows), model=Path("model.onnx"))
 
