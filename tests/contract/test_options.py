@@ -60,6 +60,12 @@ def test_every_option_has_one_declaration_and_a_help(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", MADE)
+def test_a_verb_without_a_table_takes_no_options_about_its_rows(verb: str) -> None:
+    options = {option for _, option, _ in declared(made(verb))}
+    assert "--data" in options or not options & {"--missing", "--outside"}
+
+
+@pytest.mark.parametrize("verb", MADE)
 def test_every_setting_is_described(verb: str) -> None:
     fields = made(verb).settings.model_fields
     assert not [name for name, one in fields.items() if not one.description and not marker(one).hidden]

@@ -13,7 +13,7 @@ from verifair.interop import MAX_QUERIES
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.hyfair.pairs import FairnessSettings
-from verifair.systems.settings import Inputs, Option, Run
+from verifair.systems.settings import Inputs, Missing, Option, Run
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class ExportInputs(Inputs):
     """The inputs of `verifair export`: no table."""
 
     data: Annotated[Path | None, Option(hidden=True)] = None
+    missing: Annotated[Missing, Option(hidden=True)] = "error"
 
 
 class ExportSettings(FairnessSettings):
