@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.checker.words import counted
 from verifair.figures import COLORS, PROVED, REFUTED, figure
 from verifair.systems.cec.result import CecResult
 
@@ -99,7 +100,8 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
         axis.invert_yaxis()
         axis.set_xlim(0, 1.12 * max(100 * float(shown["share"].max()), 1e-9))
         rest = len(table) - len(shown)
-        axis.set_xlabel("% of the mean squared score" + (f"; {rest} more features not shown" if rest else ""))
+        more = counted(rest, "more feature", "more features")
+        axis.set_xlabel("% of the mean squared score" + (f"; {more} not shown" if rest else ""))
         axis.grid(axis="x", alpha=0.3)
         axis.set_axisbelow(True)
 

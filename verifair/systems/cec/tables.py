@@ -10,6 +10,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
 
+from verifair.checker.words import counted
 from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
 from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.measures import INTERVALS
@@ -226,7 +227,8 @@ def features_grid(result: CecResult) -> Grid:
         grid.add_row(_name(line["feature"], result), cell(line["part"]), percent(line["share"]))
     rest = result.features.iloc[MAX_FEATURES:]
     if len(rest):
-        grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), percent(float(rest["share"].sum())))
+        more = counted(len(rest), "more feature", "more features")
+        grid.add_row(more, cell(float(rest["part"].sum())), percent(float(rest["share"].sum())))
     return grid
 
 

@@ -368,8 +368,8 @@ def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Cons
             note = f" ({len(shown_values)} of {len(values)}; --out or --json holds all)" if len(shown_values) < len(values) else ""
             console.print(curve_grid(title + note, table[table[by].isin(shown_values)], by, groups))
     if measured.points_not_proved_optimal:
-        unproved = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
-        console.print(f"{unproved}: scores are of the best known.")
+        points = counted(measured.points_not_proved_optimal, "point of the curves is", "points of the curves are")
+        console.print(f"{points} not proved optimal in this time: scores are of the best known.")
     if measured.stopped:
         console.print(f"The measures were not finished ({STOP_WORDS[measured.stopped]}): what was done by then is shown.")
 

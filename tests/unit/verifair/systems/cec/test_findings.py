@@ -389,3 +389,10 @@ def test_many_groups_keep_the_largest_and_their_colours() -> None:
     sizes = {EVERYBODY: 99, **{f"g{n}": 10 + n for n in range(12)}}
     table = pd.DataFrame({"group": list(sizes), "people": list(sizes.values())})
     assert plots.groups_drawn(table) == [f"g{n}" for n in range(12 - plots.GROUPS, 12)]
+
+
+def test_one_feature_that_is_not_shown_is_one() -> None:
+    names = [f"f{k}" for k in range(tables.FEATURES + 1)]
+    features = pd.DataFrame({"feature": names, "part": 0.1, "share": 1 / len(names)})
+    found: Any = SimpleNamespace(features=features, described=schema_of(*(real(name, 0, 1) for name in names)))
+    assert list(tables.features_grid(found).columns[0].cells)[-1] == "1 more feature"

@@ -44,7 +44,7 @@ from verifair.systems.fgce.measures.curves import (
     reach,
 )
 from verifair.systems.fgce.space import FeatureSpace
-from verifair.systems.fgce.tables import comparison_grid
+from verifair.systems.fgce.tables import _show_burden, comparison_grid
 
 INF = np.inf
 
@@ -301,6 +301,9 @@ def test_in_time_it_says_what_each_question_alone_does(instances: dict[str, Inst
     found = burden(instances, LEVELS, seconds=60)
     assert found.stopped is None
     assert found.points_not_proved_optimal == 0
+    console, open_ = Console(record=True, width=200), found.cost.assign(optimal=np.arange(len(found.cost)) > 0)
+    _show_burden(found.model_copy(update={"reach": {}, "cost": open_}), [], console)
+    assert "1 point of the curves is not proved optimal" in console.export_text()
     for name, instance in instances.items():
         own = found.coverage[found.coverage["group"] == name].set_index(["k", "d"])["coverage"]
         alone = coverage_table(instance, range(1, 11), LEVELS).set_index(["k", "d"])["coverage"]
