@@ -189,7 +189,7 @@ def _of_other_classes(result: _Proved, favoured: Sequence[int]) -> Iterator[Stat
         audited = int(answers["people"][answers["delta"] == delta].sum())
         each = "" if len({*answers["group"]}) == 2 else ", each counted with every other value"
         text = (
-            f"{firmly(result.standing)}{nearby}: another {result.exchange.name} changes the model's margin for their own class, for "
+            f"{firmly(result.standing)}{nearby}: another {result.exchange.name} changes the margin of their own class, for "
             f"{of(int(people), audited)} people whose label is not favourable and predicted correctly with either value{each}."
         )
         brief = f"Another {result.exchange.name} also moves {int(people):,} of {audited:,} people whose label is not favourable."
