@@ -112,7 +112,7 @@ class TreeEnsemble(Model):
         """Return the leaves (B, T) of rows x (B, n) of float64 numbers. Raises ValueError for another number of columns."""
         if x.shape[1] != self.columns:
             raise ValueError(f"x has {x.shape[1]} columns; expected {self.columns}, those of the trees")
-        found = np.empty((len(x), len(self.root)), dtype=np.int64)
+        leaves = np.empty((len(x), len(self.root)), dtype=np.int64)
         step, (column, branch) = max(1, ROWS // len(self.root)), self._looked_up
         steps = -(-self.depth // max(-(-self.depth // STEPS), 1))
         for start in range(0, len(x), step):
@@ -121,17 +121,17 @@ class TreeEnsemble(Model):
             leaf, missing = np.tile(self.root, len(part)), bool(np.isnan(flat).any())
             paths = np.flatnonzero(self.column.take(leaf) >= 0)    # those that have not reached a leaf
             while len(paths):
-                node, at = leaf.take(paths), row.take(paths)
+                node, offset = leaf.take(paths), row.take(paths)
                 for _ in range(steps):      # all indices are valid; mode="clip" avoids a copy by which numpy checks them
-                    value = flat.take(at + column.take(node, mode="clip"), mode="clip")
+                    value = flat.take(offset + column.take(node, mode="clip"), mode="clip")
                     goes_left = value <= self.threshold.take(node, mode="clip")
                     if missing:
                         goes_left |= np.isnan(value) & self.missing_left.take(node, mode="clip")
                     node = branch.take(2 * node + goes_left, mode="clip")
                 leaf[paths] = node
                 paths = paths[self.column.take(node) >= 0]
-            found[start : start + step] = leaf.reshape(len(part), -1)
-        return found
+            leaves[start : start + step] = leaf.reshape(len(part), -1)
+        return leaves
 
     def forward(self, x: Numbers) -> Numbers:
         """Return logits (B, m) of rows x (B, n): in float64, or exact for `Dyadic` batches and arrays of fractions. All inputs have
