@@ -99,7 +99,7 @@ class TreeProgram:
         first, _ = twin.cells.of_boxes(lower, lower)
         for v, (cells, binaries) in self.columns.items():
             chosen = values[binaries]
-            if twin.problem.domain.one_hot[v]:
+            if twin.cells.sets[v]:
                 first[0, v] = cells[int(chosen.argmax())]
             else:       # the first threshold that the number lies below; above all of them the cell behind the last one
                 below = np.flatnonzero(chosen > 0.5)

@@ -1,7 +1,8 @@
 """Cells of raw variables, between neighbouring thresholds, where nothing changes; and the splits of an ensemble's nodes as cells.
 
 k cuts divide the range of a number into cells 0 ... k. A cut is the largest raw value that goes left; cell c holds the values above
-c cuts. The cells of a one-hot variable are its categories, and a node about one of its columns is a set of them.
+c cuts. The cells of a one-hot variable are its categories, and a node about one of its columns is a set of them. A set of codes in
+one column is stored as a chain of splits with two ends that are shared: such a chain becomes one node about a set of cells.
 Raw values are whole numbers, or float64 where a variable is real.
 """
 
@@ -11,14 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
+Masks = npt.NDArray[np.uint64]
 MOST_CATEGORIES = 64
-"""The most categories of a one-hot variable: a set of them is one machine word."""
+"""The most cells of a variable whose nodes are about sets of them: a set is one machine word."""
 HELD = 8
 """Ensembles whose cells, stairs and joint trees are cached: successive batches of rows need the same ones."""
 
@@ -28,14 +31,18 @@ class TreeCells:
     """cuts: of each variable (V), sorted raw values; none for one-hot variables.
 
     variable: (K,) of each node, -1 for a leaf.   last: (K,) for nodes about numbers, the last cell that goes left, -1 for none.
-    goes_left: (K,) for nodes about one-hot variables, the categories that go left, a bit each.
+    sets: (V,) True for variables whose nodes are about sets.   goes_left: (K,) for these, the cells that go left, a bit each.
+    left, right: (K,) the branches.
     """
 
     domain: Domain
     cuts: tuple[Array, ...]
     variable: Integers
     last: Integers
-    goes_left: np.ndarray
+    sets: Booleans
+    goes_left: Masks
+    left: Integers
+    right: Integers
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
@@ -44,6 +51,7 @@ class TreeCells:
         inner = ensemble.column >= 0
         variable = np.where(inner, owner[np.maximum(ensemble.column, 0)], -1)
         last, goes_left = np.zeros(len(variable), dtype=np.int64), np.zeros(len(variable), dtype=np.uint64)
+        sets = domain.one_hot.copy()
         cuts = []
         for v in range(domain.variables):
             nodes = np.flatnonzero(variable == v)
@@ -63,7 +71,18 @@ class TreeCells:
             cuts.append(np.unique(largest[inside]))
             cell = np.where(largest < domain.lower[v], -1, np.searchsorted(cuts[-1], largest))
             last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[inverse]
-        return cls(domain=domain, cuts=tuple(cuts), variable=variable, last=last, goes_left=goes_left)
+        left, right = ensemble.left.copy(), ensemble.right.copy()
+        if (np.bincount(np.concatenate([left[inner], right[inner]]), minlength=1) > 1).any():   # else there are no chains
+            groups = ensemble.upwards
+            for v in np.flatnonzero(~domain.one_hot).tolist():
+                nodes = np.flatnonzero(variable == v)
+                if len(cuts[v]) < MOST_CATEGORIES:
+                    up_to = (np.uint64(2) << np.maximum(last[nodes], 0).astype(np.uint64)) - np.uint64(1)
+                    goes_left[nodes] = np.where(last[nodes] < 0, np.uint64(0), up_to)
+                    sets[v] = _join_chains(groups, variable == v, goes_left, left, right)
+        return cls(
+            domain=domain, cuts=tuple(cuts), variable=variable, last=last, sets=sets, goes_left=goes_left, left=left, right=right,
+        )
 
     def count(self, v: int) -> int:
         """Return the number of cells of a variable."""
@@ -95,6 +114,31 @@ class TreeCells:
         if self.domain.one_hot[v]:
             return cell.astype(float)
         return np.asarray(np.clip(np.minimum(np.append(self.cuts[v], np.inf)[cell], upper), lower, upper))
+
+
+def _join_chains(groups: list[Integers], about: Booleans, goes_left: Masks, left: Integers, right: Integers) -> bool:
+    """Make one node, in place, of a node and its branches on the same variable, wherever they have two ends. Returns True if there
+    is any such node.
+
+    groups: nodes, each after all below it.   about: (K,) True for nodes on the variable.   goes_left, left, right: `TreeCells`.
+    """
+    joined = False
+    for group in groups:
+        for skipped in ((True, True), (True, False), (False, True)):    # branches that are left out
+            node = group[about[group]]
+            ends, masks = list[Integers](), list[Masks]()
+            for branch, cells, skip in zip((left[node], right[node]), (goes_left[node], ~goes_left[node]), skipped, strict=True):
+                through = about[branch] & skip
+                ends += [np.where(through, left[branch], branch), np.where(through, right[branch], branch)]
+                masks += [np.where(through, cells & goes_left[branch], cells), np.where(through, cells & ~goes_left[branch], 0)]
+            first, other = ends[0], np.where(ends[1] != ends[0], ends[1], np.where(ends[2] != ends[0], ends[2], ends[3]))
+            found = np.all([(end == first) | (end == other) for end in ends], axis=0)
+            found &= about[left[node]] & skipped[0] | about[right[node]] & skipped[1]
+            node = node[found]
+            to_first = [np.where(end == first, mask, np.uint64(0))[found] for end, mask in zip(ends, masks, strict=True)]
+            goes_left[node], left[node], right[node] = np.bitwise_or.reduce(to_first), first[found], other[found]
+            joined |= len(node) > 0
+    return joined
 
 
 @lru_cache(maxsize=HELD)

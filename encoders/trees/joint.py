@@ -64,11 +64,12 @@ class JointTrees:
     @classmethod
     def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
         """Return them. z, z_prime: (K,) True if a node of a protected variable goes left at z and at z'; `cells.variable` is -2."""
-        hot = held(cells.domain.one_hot.astype(np.int64))
+        hot, differs = held(cells.sets.astype(np.int64)), cells.variable == -2
         count = np.array([cells.count(v) for v in range(len(cells.cuts))])
         variable, cut, right, root, sets, leaf1, leaf2 = _join(
-            held(ensemble.root), held(cells.variable), held(cells.last), held(cells.goes_left.view(np.int64)), held(ensemble.left),
-            held(ensemble.right), held(z.astype(np.int64)), held(z_prime.astype(np.int64)), hot, held(count),
+            held(ensemble.root), held(cells.variable), held(cells.last), held(cells.goes_left.view(np.int64)),
+            held(np.where(differs, ensemble.left, cells.left)), held(np.where(differs, ensemble.right, cells.right)),
+            held(z.astype(np.int64)), held(z_prime.astype(np.int64)), hot, held(count),
         )
         trees = Preorder(variable=variable, cut=cut, right=right, root=root, sets=sets, hot=hot, cells=held(count))
         return cls(ensemble=ensemble, trees=trees, leaf1=np.asarray(leaf1), leaf2=np.asarray(leaf2))
@@ -114,7 +115,6 @@ class LeafTerms:
         self.size = float(np.abs(margin) @ ensemble.largest)
         self.step = 2.0 ** np.ceil(np.log2(max(2 * self.size, 1e-250)) - BITS)
         self.terms = len(ensemble.root) + 1
-        self._lines: dict[bytes, LineTrees] = {}
 
     @property
     def noise(self) -> float:
@@ -135,10 +135,7 @@ class LeafTerms:
 
     def lines(self, lines: Array) -> LineTrees:
         """Return the trees of lines (S, 2), collapsed."""
-        key = lines.tobytes()
-        if key not in self._lines:
-            self._lines[key] = line_trees(self.trees, [self.rounded(float(p), float(q)) for p, q in lines])
-        return self._lines[key]
+        return line_trees(self.trees, [self.rounded(float(p), float(q)) for p, q in lines])
 
 
 def line_trees(trees: Preorder, values: Sequence[tuple[Array, float]]) -> LineTrees:

@@ -6,10 +6,10 @@ below it. So boxes on both sides of a threshold never share a branch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Rows are bounded by s (-l g + (1 - l) g') for these l; a row with another share of g by a mixture of its two neighbours."""
+A_JOIN, A_NODE, A_LEAF = 2_000_000, 640, 100
+"""Multiplications that take as long as the setup of joining two copies' trees; as each node; and as each leaf of a line."""
+MAX_HELD = 1 << 23
+"""The most contributions of leaves that are kept, of the latest pairs and lines: every age beside every other makes thousands."""
 STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
@@ -52,7 +56,8 @@ class TreeTwin:
     pair_of: Integers
     pairs: Integers
     size: float
-    _terms: dict[int, LeafTerms] = field(default_factory=dict)
+    _latest: dict[tuple[int, Any], LineTrees] = field(default_factory=dict)
+    _held: list[int] = field(default_factory=lambda: [0])
 
     @classmethod
     def of(cls, problem: TwinProblem) -> TreeTwin:
@@ -84,26 +89,38 @@ class TreeTwin:
 
     def terms(self, pair: int) -> LeafTerms:
         """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""
-        if pair not in self._terms:
-            self._terms[pair] = self._joined(pair, *self._sides(pair))
-        return self._terms[pair]
+        return self._joined(pair, *self._sides(pair))
 
     def alone(self, pair: int) -> tuple[LeafTerms, LeafTerms]:
         """Return the trees of each copy alone, for a pair of protected values, with their leaves' contributions to its margin."""
         first, second = self._sides(pair)
         return self._joined(pair, first, first), self._joined(pair, second, second)
 
-    def lines(self, pair: int, lines: Sequence[ScoreLine]) -> LineTrees:
-        """Return the trees of both copies for a pair of protected values, collapsed for differences of scores."""
+    def copies(self, pair: int, lines: Array | tuple[ScoreLine, ...]) -> LineTrees:
+        """Return the trees of both copies for a pair of protected values, collapsed for lines: (C, 2) of both margins, for a mean
+        those of `scores`; or differences of scores. The latest are kept."""
+        key = pair, lines if isinstance(lines, tuple) else lines.tobytes()
+        found = self._latest.pop(key, None)
+        if found is None:
+            found = self._collapsed(pair, lines)
+            clock.spend(A_JOIN + A_NODE * len(found.trees.variable) + A_LEAF * len(found.adds))
+            self._held[0] += len(found.adds)
+        self._latest[key] = found       # the last one now; the first one is the one that was not used for longest
+        while self._held[0] > MAX_HELD and len(self._latest) > 1:
+            self._held[0] -= len(self._latest.pop(next(iter(self._latest))).adds)
+        return found
+
+    def _collapsed(self, pair: int, lines: Array | tuple[ScoreLine, ...]) -> LineTrees:
+        network = self.problem.network
+        if isinstance(lines, tuple):
+            return self._differences(pair, lines)
+        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.terms(pair).lines(lines)
+
+    def _differences(self, pair: int, lines: tuple[ScoreLine, ...]) -> LineTrees:
         joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
         worths = {(a, b): joint.terms(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
         return line_trees(joint.trees, [worths[line.over, line.under].rounded(line.p, line.q) for line in lines])
-
-    def copies(self, pair: int, lines: Array) -> LineTrees:
-        """Return the same for lines (C, 2) of both margins; for a mean, for those of `scores`."""
-        network = self.problem.network
-        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.terms(pair).lines(lines)
 
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed

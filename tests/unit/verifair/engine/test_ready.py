@@ -88,7 +88,7 @@ def test_a_visit_ends_by_the_nodes_that_it_reads(trees: int, tmp_path: Path, mon
         assert nodes is not None
         search.rate = 4e5
         search.step(nodes)
-    size = len(search.lines[0, 0].trees.variable)
+    size = len(search.twin.copies(0, search.closing[0].lines).trees.variable)
     assert all(0 < spent <= 4e5 + 4 * size for _, spent in found)
 
 

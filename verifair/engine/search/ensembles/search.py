@@ -22,7 +22,6 @@ from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import LineTrees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import ClauseRows, MeanRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
@@ -52,10 +51,8 @@ NOTHING = held(np.zeros(0))
 LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
 """Allowance for evened bounds, relative to the margins' size: at least, and for each tree and variable, as the checker rounds down
 by 2^-48 in every step. The checker evens out only ensembles with fewer trees than these."""
-A_VISIT, A_LEAF = 2_000_000, 200
-"""Multiplications that take as long as the setup of a visit, or of the joining of two copies' trees; and as each leaf of a line."""
-NUMBERS_HELD = 1 << 23
-"""The most contributions of leaves that are kept, of the latest pairs and goals: every age beside every other makes thousands."""
+A_VISIT = 2_000_000
+"""Multiplications that take as long as the setup of a visit."""
 LEGAL_TRIES = 32
 """Random points of a box that are tried if the point that was found is no legal row."""
 
@@ -150,7 +147,6 @@ class TreeSearch(BoxSearch):
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
         self.known = [held(np.zeros((HINTS, problem.domain.variables), dtype=np.int64)) for _ in problem.goals]
         self.learnt = [0] * len(problem.goals)
-        self.lines, self.numbers = dict[tuple[int, int], LineTrees](), 0
         self.rate = RATE
 
     def _closing(self, goal: Goal) -> Closing:
@@ -181,32 +177,24 @@ class TreeSearch(BoxSearch):
             self.open.add(replace(whole, ids=whole.ids + g * len(whole), open=is_goal))
 
     def step(self, nodes: Nodes) -> None:
-        """Visit some boxes."""
+        """Visit some boxes; those of the first pair of protected values at least, and of further ones while there is time."""
         nodes = self.without_impossible(nodes)
         goal = nodes.open.argmax(axis=1)
         pair = self.twin.pair_of[nodes.question]
-        careful = self.careful[nodes.question, goal]
+        careful, visited = self.careful[nodes.question, goal], False
         for key in np.unique(np.stack([pair, goal, careful], axis=1), axis=0).tolist():
             index = np.flatnonzero((pair == key[0]) & (goal == key[1]) & (careful == key[2]))
             part = self.goals.still_open(nodes.take(index))
-            if len(part):
+            if len(part) and visited and clock.now() >= self.deadline:      # every pair has trees of its own to be joined
+                self.open.add(part)
+            elif len(part):
                 self._visit(part, *key)
-
-    def _trees(self, pair: int, goal: int) -> LineTrees:
-        result = self.lines.pop((pair, goal), None)
-        if result is None:
-            lines = self.closing[goal].lines
-            result = self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.copies(pair, lines)
-            clock.spend(A_VISIT + A_LEAF * len(result.adds))
-            self.numbers += len(result.adds)
-        self.lines[pair, goal] = result      # the last one now; the first one is the one that was not asked for longest
-        while self.numbers > NUMBERS_HELD and len(self.lines) > 1:
-            self.numbers -= len(self.lines.pop(next(iter(self.lines))).adds)
-        return result
+                visited = True
 
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
         """Visit boxes of one goal and one pair of protected values."""
-        lines, closing, question = self._trees(pair, goal), self.closing[goal], nodes.question
+        closing, question = self.closing[goal], nodes.question
+        lines = self.twin.copies(pair, closing.lines)
         trees, number = lines.trees, np.unique(question, return_inverse=True)[1].reshape(-1)
         first, last = self.twin.boxes(question, nodes.lower, nodes.upper)
         possible = self.goals.float32[question, goal] & (self.goals.rule.error is not None)

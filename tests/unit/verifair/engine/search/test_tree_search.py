@@ -58,14 +58,14 @@ def test_trees_of_pairs_asked_long_ago_are_joined_again(problem: TwinProblem, mo
 
     def visited(self: module.TreeSearch, *given: object) -> None:
         visit(self, *given)
-        assert self.numbers == sum(len(one.adds) for one in self.lines.values())
-        held.append(len(self.lines))
+        assert self.twin._held == [sum(len(trees.adds) for trees in self.twin._latest.values())]
+        held.append(len(self.twin._latest))
 
     monkeypatch.setattr(module.TreeSearch, "_visit", visited)
     every = branch_and_bound.decide(problem).status.tolist()
     assert max(held) > 1
     held.clear()
-    monkeypatch.setattr(module, "NUMBERS_HELD", 1)
+    monkeypatch.setattr("encoders.trees.twin.MAX_HELD", 1)
     assert branch_and_bound.decide(problem).status.tolist() == every
     assert set(held) == {1}
 
@@ -77,3 +77,17 @@ def test_joining_and_visiting_count(problem: TwinProblem, monkeypatch: pytest.Mo
     with clock.counted(time.monotonic() + 60) as counted:
         branch_and_bound.decide(problem)
     assert counted.spent > len(visits) * module.A_VISIT * clock.A_MULTIPLICATION > 0
+
+
+def test_a_step_ends_between_pairs(problem: TwinProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    visits, visit = list[float](), module.TreeSearch._visit
+    monkeypatch.setattr(module.TreeSearch, "_visit", lambda *given: (visits.append(clock.now()), visit(*given)))
+    with clock.counted(time.monotonic() + 60):
+        branch_and_bound.decide(problem)
+    first = visits[0]
+    assert len(visits) > 1
+    visits.clear()
+    with clock.counted(time.monotonic() + 60):      # time is up during the first visit
+        found = branch_and_bound.decide(problem, seconds=first + 1e-4)
+    assert len(visits) == 1
+    assert "time" in found.out_of.tolist()
