@@ -51,6 +51,9 @@ def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool
         ties = ties if signs == "deployed" else "ties count on neither side"
         return f" (favourable means {schema.positive}, by the largest output; {ties})"
     logit = "logit" if outputs == 1 else "difference of the logits"
+    if not outcome.good:
+        rule = "<= 0" if signs == "deployed" else "< 0, unfavourable > 0; ties count on neither side"
+        return f" (favourable means {logit} {rule})"
     ties = "" if signs == "deployed" else ", negative < 0; ties count on neither side"
     return f" (positive means {logit} > 0{ties})"
 

@@ -27,3 +27,11 @@ def test_a_tie_goes_where_the_sentence_says(classes: int, chosen: tuple[int, ...
     said = decided("deployed", classes, schema)
     assert ("a tie goes to the lower class" in said) == all(alike), said
     assert ("a tie with another class is not favourable" in said) == (not all(alike))
+
+
+def test_the_favourable_side_of_zero_is_named() -> None:
+    person = one_hot("sex", "m", "f", protected=True)
+    lower, upper = schema_of(person, positive="class = 0"), schema_of(person, positive="class = 1")
+    assert decided("deployed", 1, lower) == " (favourable means logit <= 0)"
+    assert decided("strict", 2, lower).startswith(" (favourable means difference of the logits < 0, unfavourable > 0; ties")
+    assert decided("deployed", 1, upper) == " (positive means logit > 0)"
