@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -161,7 +162,7 @@ def overview(result: CecResult) -> Grid:
 
 
 def _short_overview(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
-    grid = Grid(title=TITLE, title_justify="left")
+    grid = Grid(title=TITLE, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))    # ten columns in 80 characters
     grid.add_column(", ".join(protected), min_width=9, overflow="fold")
     for column in ("people", "matched", "CEC", "within", "PFR", *REGIMES):
         grid.add_column(column, justify="right")

@@ -1,6 +1,7 @@
 """What a CEC audit is told as: groups, control, unmatched, people to review, words for models that hardly decide, figures."""
 
 import errno
+import io
 import re
 import sys
 import tracemalloc
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
@@ -124,6 +126,17 @@ def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path)
     plots.plane(table, plots.groups_drawn(table), 0.5, tmp_path / "plane.png")
     assert (tmp_path / "plane.png").stat().st_size > 0
     assert tables.overview(found).row_count > 0
+
+
+def test_many_groups_fit_into_80_characters() -> None:
+    found = told(audit_of())
+    large = found.everybody.model_copy(update={"people": 9_999_999})
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tables.overview(found.model_copy(update={"groups": [large] * 6})))
+    shown = console.export_text()
+    assert "9,999,999" in shown
+    assert "…" not in shown
+    assert len(shown.splitlines()[2].split()) == 1 + 5 + 4     # name, figures, regimes
 
 
 def test_the_control_is_subtracted_person_by_person() -> None:
@@ -392,7 +405,7 @@ def test_many_groups_keep_the_largest_and_their_colours() -> None:
 
 
 def test_one_feature_that_is_not_shown_is_one() -> None:
-    names = [f"f{k}" for k in range(tables.FEATURES + 1)]
+    names = [f"f{k}" for k in range(tables.MAX_FEATURES + 1)]
     features = pd.DataFrame({"feature": names, "part": 0.1, "share": 1 / len(names)})
     found: Any = SimpleNamespace(features=features, described=schema_of(*(real(name, 0, 1) for name in names)))
     assert list(tables.features_grid(found).columns[0].cells)[-1] == "1 more feature"
