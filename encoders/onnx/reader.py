@@ -35,7 +35,7 @@ def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = Non
     """Read a feed-forward network from an ONNX file: as `read_model`, but ModelError for a tree ensemble."""
     model = read_model(path, output=output, check_points=check_points, seed=seed, box=box, name=name)
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is {model.kind}, which read_onnx does not read; read_model does")
+        raise ModelError(model.source or "model", f"is {model.kind}; expected a network here (in Python, verifair.read takes both)")
     return model
 
 

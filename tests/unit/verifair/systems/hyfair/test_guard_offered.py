@@ -54,5 +54,5 @@ def test_guard_is_offered_of_encoded_tables_alone(tmp_path: Path) -> None:
 
 def test_read_onnx_names_the_reader_of_trees(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [random_tree(np.random.default_rng(0), 3, 2)], 3)
-    with pytest.raises(ModelError, match="is a tree ensemble, which read_onnx does not read; read_model does"):
+    with pytest.raises(ModelError, match="is a tree ensemble; expected a network here"):
         read_onnx(path)
