@@ -193,9 +193,22 @@ def _matrix(count: int) -> list[tuple[str, Any]]:
     return [("X", FloatTensorType([None, count]))]
 
 
+def _numbers(node: dict[str, Any], numbers: dict[int, int] | None = None) -> dict[int, int]:
+    """Return the numbers of a tree's nodes in the order of their first visit, as the converter's own function, which follows every
+    path: sets of categories share their two ends, so that there are millions of these."""
+    numbers = {} if numbers is None else numbers
+    if node["nodeid"] not in numbers:
+        numbers[node["nodeid"]] = len(numbers)
+        for child in node.get("children", ()):
+            _numbers(child, numbers)
+    return numbers
+
+
 def _xgboost(model: Any) -> onnx.ModelProto:
     from onnxmltools.convert import convert_xgboost
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import XGBConverter
 
+    XGBConverter._remap_nodeid = staticmethod(_numbers)
     model = copy.deepcopy(model)
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     learner = json.loads(booster.save_config())["learner"]

@@ -1,6 +1,7 @@
 """Categories of a pandas table that trees ask about by their codes, and missing values among them."""
 
 import itertools
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -238,3 +239,18 @@ def test_a_module_with_steps_of_its_own_is_no_pipeline() -> None:
             return self.steps[0](x)
 
     assert missing_categories(Steps()) == {}
+
+
+def test_trees_of_large_sets_are_read_in_time() -> None:
+    """Of eight splits by sets of ten codes, paths through shared ends are a hundred million; nodes are a few thousand."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 20, (3000, 8))
+    frame = pd.DataFrame({f"c{k}": pd.Categorical.from_codes(codes[:, k], [f"v{code}" for code in range(20)]) for k in range(8)})
+    good = (rng.normal(size=(8, 20))[np.arange(8), codes].sum(axis=1) > 0).astype(int)
+    model = xgboost.XGBClassifier(
+        n_estimators=1, max_depth=8, min_child_weight=0, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1,
+    ).fit(frame, good)  # fmt: skip
+    started = time.process_time()
+    network = vf.read(model)
+    assert time.process_time() - started < 5
+    np.testing.assert_allclose(network.forward(codes.astype(float))[:, -1], model.predict(frame, output_margin=True), atol=1e-5)
