@@ -170,9 +170,9 @@ class TreeEnsemble(Model):
 
     @property
     def upwards(self) -> list[Integers]:
-        """Return inner nodes in groups, each after all nodes below it."""
-        groups, level = list[Integers](), np.unique(self.root)
+        """Return inner nodes in groups, each after all nodes below it. Every node is in one group, that of its longest path."""
+        depth, level, k = np.zeros(len(self.column), dtype=np.int64), np.unique(self.root), 0
         while len(inner := level[self.column[level] >= 0]):
-            groups.append(inner)
+            depth[inner] = k = k + 1
             level = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
-        return groups[::-1]
+        return [np.flatnonzero(depth == d) for d in range(k, 0, -1)]

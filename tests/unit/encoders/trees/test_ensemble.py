@@ -36,3 +36,15 @@ def test_paths_end_at_every_depth(length: int) -> None:
 def test_more_rows_than_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encoders.trees.ensemble.ROWS", 6)
     assert chain(20).leaves(np.arange(20.0)[:, None])[:, 0].tolist() == list(range(20, 40))
+
+
+def test_a_shared_node_is_in_one_group_after_all_below_it() -> None:
+    """Node k leads to k + 1 and k + 2, so that paths of many lengths lead to it."""
+    inner = np.arange(30)
+    nodes = np.append(inner + 1, [30, 31])
+    trees = TreeEnsemble(
+        root=np.array([0]), column=np.append(np.zeros(30, dtype=int), [-1, -1]), threshold=np.zeros(32), left=nodes,
+        right=np.append(inner + 2, [30, 31]), missing_left=np.zeros(32, dtype=bool), value=np.ones((32, 1)), base=np.zeros(1),
+        columns=1, link=Link.IDENTITY, source_sha256="",
+    )  # fmt: skip
+    assert np.concatenate(trees.upwards).tolist() == inner[::-1].tolist()
