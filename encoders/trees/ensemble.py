@@ -175,4 +175,4 @@ class TreeEnsemble(Model):
         while len(inner := level[self.column[level] >= 0]):
             depth[inner] = k = k + 1
             level = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
-        return [np.flatnonzero(depth == d) for d in range(k, 0, -1)]
+        return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])[:0:-1]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -195,7 +196,7 @@ def _matrix(count: int) -> list[tuple[str, Any]]:
 
 def _numbers(node: dict[str, Any], numbers: dict[int, int] | None = None) -> dict[int, int]:
     """Return the numbers of a tree's nodes in the order of their first visit, as the converter's own function, which follows every
-    path: sets of categories share their two ends, so that there are millions of these."""
+    path: sets of categories share their two ends, so that there are millions of these (onnxmltools 1.16)."""
     numbers = {} if numbers is None else numbers
     if node["nodeid"] not in numbers:
         numbers[node["nodeid"]] = len(numbers)
@@ -208,7 +209,6 @@ def _xgboost(model: Any) -> onnx.ModelProto:
     from onnxmltools.convert import convert_xgboost
     from onnxmltools.convert.xgboost.operator_converters.XGBoost import XGBConverter
 
-    XGBConverter._remap_nodeid = staticmethod(_numbers)
     model = copy.deepcopy(model)
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     learner = json.loads(booster.save_config())["learner"]
@@ -229,7 +229,8 @@ def _xgboost(model: Any) -> onnx.ModelProto:
         raise ModelError(called(model), f"{reason}; fit it with missing=numpy.nan")
     if zero_is_missing:
         model.missing = np.nan
-    onnx_model: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
+    with patch.object(XGBConverter, "_remap_nodeid", staticmethod(_numbers)):
+        onnx_model: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
     return zeros_missing(onnx_model) if zero_is_missing else onnx_model
 
 
