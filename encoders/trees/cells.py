@@ -73,13 +73,12 @@ class TreeCells:
             last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[inverse]
         left, right = ensemble.left.copy(), ensemble.right.copy()
         if (np.bincount(np.concatenate([left[inner], right[inner]]), minlength=1) > 1).any():   # else there are no chains
-            groups = ensemble.upwards
             for v in np.flatnonzero(~domain.one_hot).tolist():
-                nodes = np.flatnonzero(variable == v)
                 if len(cuts[v]) < MOST_CATEGORIES:
-                    up_to = (np.uint64(2) << np.maximum(last[nodes], 0).astype(np.uint64)) - np.uint64(1)
-                    goes_left[nodes] = np.where(last[nodes] < 0, np.uint64(0), up_to)
-                    sets[v] = _join_chains(groups, variable == v, goes_left, left, right)
+                    about = variable == v
+                    up_to = (np.uint64(2) << np.maximum(last[about], 0).astype(np.uint64)) - np.uint64(1)
+                    goes_left[about] = np.where(last[about] < 0, np.uint64(0), up_to)
+                    sets[v] = _join_chains(ensemble.upwards, about, goes_left, left, right)
         return cls(
             domain=domain, cuts=tuple(cuts), variable=variable, last=last, sets=sets, goes_left=goes_left, left=left, right=right,
         )

@@ -62,7 +62,7 @@ class TreeEnsemble(Model):
             raise ValueError("the leaves' values must be finite, one for each logit")
         if not len(self.root):
             raise ValueError("an ensemble needs at least one tree")
-        _ = self.depth
+        _ = self.upwards
 
     @property
     def inputs(self) -> int:
@@ -93,15 +93,10 @@ class TreeEnsemble(Model):
     def knows_float32(self) -> bool:
         return self.terms is not None
 
-    @cached_property
+    @property
     def depth(self) -> int:
-        """The number of splits on the longest path to a leaf. Raises ValueError for a path without an end."""
-        level, depth = np.unique(self.root), 0
-        while len(inner := level[self.column[level] >= 0]):
-            level, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
-            if depth > len(self.column):
-                raise ValueError("a branch leads back to itself")
-        return depth
+        """The number of splits on the longest path to a leaf."""
+        return len(self.upwards)
 
     @cached_property
     def _looked_up(self) -> tuple[Integers, Integers]:
@@ -168,11 +163,16 @@ class TreeEnsemble(Model):
             size[nodes] = np.maximum(size[self.left[nodes]], size[self.right[nodes]])
         return np.asarray((size[self.root].sum(axis=0) + np.abs(self.base)) * (1 + 2.0**-30))
 
-    @property
+    @cached_property
     def upwards(self) -> list[Integers]:
-        """Return inner nodes in groups, each after all nodes below it. Every node is in one group, that of its longest path."""
+        """Inner nodes in groups, each after all nodes below it. Every node is in one group, that of its longest path.
+
+        Raises ValueError for a path without an end.
+        """
         depth, level, k = np.zeros(len(self.column), dtype=np.int64), np.unique(self.root), 0
         while len(inner := level[self.column[level] >= 0]):
             depth[inner] = k = k + 1
+            if k > len(self.column):
+                raise ValueError("a branch leads back to itself")
             level = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
         return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])[:0:-1]

@@ -193,10 +193,8 @@ def _of_other_classes(result: _Proved, favoured: Sequence[int]) -> Iterator[Stat
             f"{of(int(people), audited)} people whose label is not favourable and predicted correctly with either value{each}."
         )
         brief = f"Another {result.exchange.name} also moves {int(people):,} of {audited:,} people whose label is not favourable."
-        yield Statement(
-            text=text, standing=result.standing, tone=Tone.WATCH, headline=delta == min(result.query.delta),
-            brief=brief if delta == min(result.query.delta) else "",
-        )
+        first = delta == min(result.query.delta)
+        yield Statement(text=text, standing=result.standing, tone=Tone.WATCH, headline=first, brief=brief if first else "")
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
