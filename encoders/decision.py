@@ -8,21 +8,21 @@ Maxima are made of neurons, max(a, b) = b + relu(a - b), and so are log-sums, lo
 and -1, and t, are added to the stored weights, so nothing is rounded: g is an exact function of the stored weights.
 
 argmax gives a tie to the lower class. So "class c or a higher one" is g > 0 for S = {c, c + 1, ...}, and "class c or a lower one"
-is not g > 0 for the classes above c, ties included. For any other S a tie of a class in S with one outside counts as outside.
+is not g > 0 for the classes above c, ties included. For any other S a tie of a class in S with one outside counts as outside,
+except for maxima of tree ensembles, whose ties are common: there `lowest` gives it to the lower class
+(`encoders.trees.compared`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Layer, Link, Model, Network, Rounding
-from encoders.trees.ensemble import TIE, TreeEnsemble
+from encoders.trees.ensemble import BY_TIE, TIE, TreeEnsemble
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,13 @@ class Favoured:
     """g of each group of classes against all others, of a model with several outputs.
 
     odds: log-odds instead of maxima; where the outputs are shares of `votes`, the group's share less 1/2.
+    lowest: g is above 0 where argmax names a class of the group, and below 0 elsewhere: g of a tie is BY_TIE, or -BY_TIE.
     """
 
     groups: tuple[tuple[int, ...], ...]
     odds: bool = False
     votes: bool = False
+    lowest: bool = False
 
     def of(self, outputs: Array) -> Array:
         """Return g (B, groups) of outputs (B, classes) that a runtime computed; signs of maxima are exact."""
@@ -56,7 +58,9 @@ class Favoured:
             in_group = np.isin(np.arange(outputs.shape[1]), group)
             group_outputs, rest = outputs[:, in_group], outputs[:, ~in_group]
             if not self.odds:
-                margins.append(group_outputs.max(axis=1) - rest.max(axis=1))
+                margin = group_outputs.max(axis=1) - rest.max(axis=1)
+                tie = np.where(in_group[outputs.argmax(axis=1)], BY_TIE, -BY_TIE)
+                margins.append(np.where(self.lowest & (margin == 0), tie, margin))
             else:
                 margins.append(group_outputs.sum(axis=1) - 0.5 if self.votes else _log_sum(group_outputs) - _log_sum(rest))
         return np.stack(margins, axis=1)
@@ -111,35 +115,26 @@ def _above(decision: Threshold) -> list[Layer]:
 
 
 def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
-    sign, last = -1.0 if decision.below else 1.0, len(model.column)
+    sign = -1.0 if decision.below else 1.0
     threshold = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # shares were lowered by TIE
-    return replace(
-        model, root=np.append(model.root, last), column=np.append(model.column, -1), threshold=np.append(model.threshold, 0.0),
-        left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
-        value=np.concatenate([sign * model.value, [[-sign * threshold]]]), base=sign * model.base,
-        terms=None if model.terms is None else model.terms + 1, decision=decision, undecided=model,
-    )
+    signed = replace(model, value=sign * model.value, base=sign * model.base, decision=decision, undecided=model)
+    return signed.plus(np.array([-sign * threshold]))
 
 
 def _share_of_trees(model: TreeEnsemble, decision: Favoured) -> TreeEnsemble:
     """Return the ensemble for a group's share of votes less 1/2: every tree once for each class, so that nothing is rounded."""
     (group,) = decision.groups
-    count, nodes = len(group), len(model.column)
-    bases = np.append(model.base[list(group)], -0.5)
-    last = count * nodes + np.arange(len(bases))
-    shift = nodes * np.arange(count)[:, None]
-
-    def of_every_class(array: npt.NDArray[Any], extra: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.concatenate([np.tile(array, count), extra])
-
-    return replace(
-        model, root=np.append((model.root + shift).ravel(), last), column=of_every_class(model.column, np.full(len(bases), -1)),
-        threshold=of_every_class(model.threshold, np.zeros(len(bases))), left=np.append((model.left + shift).ravel(), last),
-        right=np.append((model.right + shift).ravel(), last),
-        missing_left=of_every_class(model.missing_left, np.ones(len(bases), dtype=bool)),
-        value=np.append(model.value[:, list(group)].T.ravel(), bases)[:, None], base=np.zeros(1),
-        terms=None if model.terms is None else count * model.terms + count + 1, decision=decision, undecided=model,
+    count = len(group)
+    shift = len(model.column) * np.arange(count)[:, None]
+    root, left, right = ((nodes + shift).ravel() for nodes in (model.root, model.left, model.right))
+    shares = replace(
+        model, root=root, column=np.tile(model.column, count), threshold=np.tile(model.threshold, count), left=left, right=right,
+        missing_left=np.tile(model.missing_left, count), value=model.value[:, list(group)].T.reshape(-1, 1), base=np.zeros(1),
+        terms=None if model.terms is None else count * model.terms, decision=decision, undecided=model,
     )
+    for constant in (*model.base[list(group)], -0.5):
+        shares = shares.plus(np.array([constant]))
+    return shares
 
 
 def _compared(outputs: int, decision: Favoured) -> list[Layer]:

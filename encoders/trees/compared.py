@@ -3,6 +3,9 @@
 A group S of classes has the margin  g = max of f in S - max of f outside,  or  g = log sum of e^f in S - log sum of e^f outside.
 With  d_ab = f_a - f_b,  a in S, b outside, a sum over the trees, bounds of all d_ab over a box bound g, and of all
 d_ab(x') - d_ab(x)  bound  g(x') - g(x)  (`least_margins`): maxima and log-sums change by no more than the largest change.
+
+Where a tie goes to the lowest class (`Favoured.lowest`), decision 1 is made if for every b some  d_ab > 0, or d_ab = 0 and a < b.
+So a bound of 0 of d_ab counts as BY_TIE if a < b, else as -BY_TIE, and g is never 0. Of d_ab(x') - d_ab(x) a bound of 0 is one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Model, Numbers
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.ensemble import BY_TIE, TreeEnsemble
 
 if TYPE_CHECKING:
     from encoders.decision import Favoured
@@ -89,7 +92,11 @@ class ComparedTrees(Model):
         values = scores.to_fractions() if isinstance(scores, Dyadic) else scores
         in_group = np.array([np.isin(np.arange(values.shape[1]), group) for group in decision.groups])
         row = np.arange(len(values))[:, None]
-        return scores[row, _largest(values, in_group)] - scores[row, _largest(values, ~in_group)]
+        best, other = _largest(values, in_group), _largest(values, ~in_group)
+        margins = scores[row, best] - scores[row, other]
+        tie = decision.lowest & (values[row, best] == values[row, other])
+        by_tie = np.where(tie, np.where(best < other, BY_TIE, -BY_TIE), 0.0)
+        return margins + (exact(by_tie) if isinstance(margins, Dyadic) else by_tie) if tie.any() else margins
 
     def _balls(self, x: Balls) -> Balls:
         """Return balls around the log-odds of rows of float32 numbers."""

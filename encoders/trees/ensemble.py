@@ -7,7 +7,7 @@ leaves' values are added: logits are exact sums of stored numbers, and only the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -22,6 +22,8 @@ ROWS = 1 << 16
 """Leaves that are looked up at once: so few that the processor's cache holds them."""
 STEPS = 8
 """The most steps down the trees until paths that have ended are left out. Categories make chains of hundreds of splits."""
+BY_TIE = 2.0**-149
+"""A margin of classes that stands for 0 where a tie is decided by argmax: a decision counts only its sign."""
 UNIT, TIE = 2.0**-24, 2.0**-25
 """TIE: a share of votes this near to a threshold counts as on it, as leaves hold votes / trees, rounded to float32."""
 
@@ -102,6 +104,15 @@ class TreeEnsemble(Model):
     def _looked_up(self) -> tuple[Integers, Integers]:
         """(K,) the column that a node splits, 0 for leaves; (2 K,) the next node of each node, right and then left."""
         return np.maximum(self.column, 0), np.stack([self.right, self.left], axis=1).ravel()
+
+    def plus(self, value: Array) -> TreeEnsemble:
+        """Return the trees and one of a single leaf, which adds value (m,) to every row."""
+        last = len(self.column)
+        return replace(
+            self, root=np.append(self.root, last), column=np.append(self.column, -1), threshold=np.append(self.threshold, 0.0),
+            left=np.append(self.left, last), right=np.append(self.right, last), missing_left=np.append(self.missing_left, True),
+            value=np.concatenate([self.value, value[None]]), terms=None if self.terms is None else self.terms + 1,
+        )
 
     def leaves(self, x: Array) -> Integers:
         """Return the leaves (B, T) of rows x (B, n) of float64 numbers. Raises ValueError for another number of columns."""

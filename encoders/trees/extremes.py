@@ -19,7 +19,7 @@ from encoders.network import Array, Booleans, Integers
 from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, narrow, real, whole
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.ensemble import BY_TIE, TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, between, line_trees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
@@ -37,7 +37,7 @@ class TreeLines:
     """S lines of P pairs of copies. trees: of each pair.   cells: nodes about protected variables belong to variable -2.
 
     rows: (S, 2).   compared: for margins of several classes, where every pair of classes has lines of its own, or of a mean, where
-    every score has.
+    every score has.   by_tie: of each pair of classes, what a bound of 0 of their difference stands for; 0 where it is one.
     owner: (C,) the variable of each value after which a box can be cut.   at: (C,) these values, raw.
     """
 
@@ -45,6 +45,7 @@ class TreeLines:
     trees: tuple[LineTrees, ...]
     rows: Array
     compared: ComparedTrees | None
+    by_tie: Array
     owner: Integers
     at: Array
 
@@ -55,13 +56,14 @@ class TreeLines:
     ) -> TreeLines:
         """Return the lines. pairs: two raw rows (V,) each, of which only protected entries are used.   lines: (S, 2).   margin:
         (m,)."""
-        compared, margins = None, [margin]
+        compared, margins, by_tie = None, [margin], np.zeros(1)
         if isinstance(model, MeanOfTrees):
             rows = np.concatenate([np.stack(pair) for pair in pairs])
             ensemble = searched(model, domain, np.where(np.isin(np.arange(domain.variables), protected), rows, np.nan))
         elif isinstance(model, ComparedTrees):
             compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
             margins = [unit[a] - unit[b] for a, b in product(*model.sides)]
+            by_tie = model.decision.lowest * np.array([BY_TIE if a < b else -BY_TIE for a, b in product(*model.sides)])
         else:
             ensemble = model
         cells = TreeCells.of(ensemble, domain)
@@ -80,8 +82,8 @@ class TreeLines:
         values = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
               for v, cuts in enumerate(cells.cuts)]
         return cls(
-            cells=cells, trees=tuple(trees), rows=lines, compared=compared, owner=np.repeat(np.arange(domain.variables), count),
-            at=np.concatenate(values),
+            cells=cells, trees=tuple(trees), rows=lines, compared=compared, by_tie=by_tie,
+            owner=np.repeat(np.arange(domain.variables), count), at=np.concatenate(values),
         )
 
     def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
@@ -102,12 +104,13 @@ class TreeLines:
         start = np.searchsorted(self.owner, np.arange(variables + 1))
         low, high, starts, scores = held(first), held(last), held(start), held(np.zeros(len(lower) * len(self.at)))
         inside, outside = (1, 1) if self.compared is None else map(len, self.compared.sides)
+        ties = np.outer(np.where((self.rows == 0).any(axis=1), self.rows.sum(axis=1), 0.0), self.by_tie).ravel()
         results = []
         for line_tree in self.trees:
             trees = line_tree.trees
             bounds = extremes(
                 trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, line_tree.adds, len(line_tree.base),
-                line_tree.base, len(lower), low, high, starts, MODES[undecided], inside, outside, scores,
+                line_tree.base, held(ties), len(ties), len(lower), low, high, starts, MODES[undecided], inside, outside, scores,
             )
             results.append(self._margins(np.asarray(bounds).reshape(len(lower), len(self.rows), -1, outside)))
         sums = np.asarray(scores).reshape(len(lower), -1)
@@ -173,12 +176,13 @@ def pruned(
 
 @compiled
 def extremes(
-    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, adds: Any, lines: Any, base: Any,
-    boxes: Any, first: Any, last: Any, start: Any, undecided: Any, inside: Any, outside: Any, score: Any,
+    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, adds: Any, lines: Any, base: Any, ties: Any,
+    tied: Any, boxes: Any, first: Any, last: Any, start: Any, undecided: Any, inside: Any, outside: Any, score: Any,
 ) -> Any:
     """Bound lines over N boxes from below (N, S).
 
     variable ... hot: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
+    ties: (tied,) in place of bounds of 0, of the first lines.
     inside, outside: numbers of classes on both sides of the margin, each pair of which has a line; 1 for a margin that is a sum.
     score: (N, start[V]), to which the scores of all cuts are added, those of v from start[v] on.
     """
@@ -197,6 +201,9 @@ def extremes(
             if end > top + 1:
                 ends[2 * kept], ends[2 * kept + 1] = top, end
                 kept, top = kept + 1, end
+        for s in range(tied):
+            if bounds[k * lines + s] == 0:
+                bounds[k * lines + s] = ties[s]
         if undecided > 0:
             above, below = INFINITE, INFINITE
             for b in range(outside):

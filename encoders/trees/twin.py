@@ -279,6 +279,8 @@ class ClauseRows:
     |p| (f_a - f_b)(x) + |q| (f_a' - f_b')(x')  is at most the row, for any a and a' of the sides that it adds. So there is a clause
     for each pair b, b', with the rows of the goal for every a, or a'; rows of both copies have a = b' and a' = b, and are lines of
     one difference of scores, in which common leaves cancel. A box is closed if every clause has a row that holds in it.
+    Where argmax decides ties, decision b is ruled out by f_a > f_b, or f_a = f_b and a < b, whatever the goal says of 0; a row of
+    both copies at 0 suffices, as b at x and b' at x' put d = f_b - f_b' on different sides of the tie.
     Sound? yes.   Complete? within one cell of all trees, where the rows of single copies are the goal's own.
 
     lines: S.   line: (R,) of each row.   clause: (R,) ascending.   strict: (R,).
@@ -300,13 +302,15 @@ class ClauseRows:
         if network.decision.odds or goal.constants.any() or len(first) > 1 or len(second) > 1 or first & second:
             raise ModelError(network.source or "model", "is a tree ensemble of classes, of which decisions alone are proved")
         (down, up), (down2, up2) = ((sides if -1.0 in signs else sides[::-1]) if signs else ([-1], []) for signs in (first, second))
-        lines, entries = dict[ScoreLine, int](), list[tuple[int, int, bool]]()
+        lines, entries, lowest = dict[ScoreLine, int](), list[tuple[int, int, bool]](), network.decision.lowest
         for clause, (b, b2) in enumerate(product(down, down2)):
             for (p, q), strict in zip(np.abs(rows).tolist(), goal.strict_rows.tolist(), strict=True):
                 differences = [ScoreLine(over=b2, under=b, p=p, q=-q)] if p and q else []
                 firsts = [ScoreLine(over=a, under=b, p=p, q=0.0) for a in up] if not q else []
                 seconds = [ScoreLine(over=a, under=b2, p=0.0, q=q) for a in up2] if not p else []
-                entries += [(lines.setdefault(line, len(lines)), clause, strict) for line in (*differences, *firsts, *seconds)]
+                entries += [(lines.setdefault(line, len(lines)), clause, strict) for line in differences]
+                entries += [(lines.setdefault(line, len(lines)), clause, line.over > line.under if lowest else strict)
+                            for line in (*firsts, *seconds)]
         line, clauses, stricts = zip(*entries, strict=True)
         return cls(lines=tuple(lines), line=np.array(line), clause=np.array(clauses), strict=np.array(stricts))
 

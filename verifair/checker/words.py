@@ -32,14 +32,14 @@ def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
     return "share of votes moves" if network.link is Link.SHARES else "log-odds move"
 
 
-def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool = False) -> str:
+def decided(signs: Signs | None, model: Model, schema: InputSpace, any_two: bool = False) -> str:
     """Return the rule for positive decisions of a statement about flips, in brackets; nothing for one about probabilities.
 
-    outputs: of the model as it was read.   any_two: flips between any two of several classes are meant.
+    any_two: flips between any two of several classes are meant.
     """
     if signs is None:
         return ""
-    outcome = schema.outcome
+    outcome, outputs = schema.outcome, model.whole.outputs
     if any_two and outputs > 2:
         return f" between any of {outputs} classes (the largest output decides, a tie goes to the lower class)"
     if outcome.of != "class" and not outcome.plain:
@@ -47,7 +47,8 @@ def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool
         return f" (favourable means {outcome}{ties})"
     if outputs > 2:
         one_sided = not outcome.good or (chosen := outcome.favoured(outputs))[0] == outputs - len(chosen)  # lowest or highest ones
-        ties = "a tie goes to the lower class" if one_sided else "a tie with another class is not favourable"
+        by_argmax = one_sided or model.whole.of_trees
+        ties = "a tie goes to the lower class" if by_argmax else "a tie with another class is not favourable"
         ties = ties if signs == "deployed" else "ties count on neither side"
         return f" (favourable means {schema.positive}, by the largest output; {ties})"
     logit = "logit" if outputs == 1 else "difference of the logits"

@@ -165,7 +165,9 @@ class PositiveRule:
         if self.of == "class" and whole.outputs > 2:
             favourable = self.favoured(whole.outputs)
             group = favourable if self.good else tuple(k for k in range(whole.outputs) if k not in favourable)
-            return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES)
+            highest = group == tuple(range(whole.outputs - len(group), whole.outputs))  # whose ties are no question
+            lowest = whole.of_trees and not odds and not highest
+            return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES, lowest=lowest)
         if odds and self.of == "value":
             remedy = "ask how far the value itself moves (certify --epsilon, --maximise), or whether decisions flip"
             raise SchemaError(f'positive = "{self}": the model gives values, which have no probabilities; {remedy}')

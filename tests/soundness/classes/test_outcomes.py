@@ -50,7 +50,7 @@ def largest(row: list[Fraction]) -> int:
 
 
 def alone(row: list[Fraction]) -> bool:
-    """Class 1 of three: a tie with another one is not favourable, as the statement says."""
+    """Class 1 of a network's three: a tie with another one is not favourable, as the statement says."""
     return row[1] > max(row[0], row[2])
 
 
@@ -62,6 +62,9 @@ RULES: dict[str, tuple[int, Any]] = {
     "class <= 0": (3, lambda row: largest(row) == 0), "class in [1, 0]": (3, lambda row: largest(row) < 2),
     "class = 0": (4, lambda row: largest(row) == 0), "class > 1": (4, lambda row: largest(row) > 1), "class = 1": (3, alone),
 }  # fmt: skip
+
+OF_TREES = RULES | {"class = 1": (3, lambda row: largest(row) == 1), "class in [0, 2]": (3, lambda row: largest(row) != 1)}
+"""A tie goes to the lower class, whatever is favourable."""
 
 
 @pytest.mark.parametrize("rule", RULES)

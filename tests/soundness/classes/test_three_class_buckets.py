@@ -33,13 +33,15 @@ def by_digits(row: Sequence[Fraction], favoured: Sequence[int], buckets: int) ->
         return sum(buckets * share - k * whole > whole * Decimal(10) ** -60 for k in range(1, buckets))
 
 
-def bucket_of(row: list[Fraction], rule: str, buckets: int) -> int:
-    """Decision 1 stands for what is not favourable where that is decided by classes up to one."""
-    if buckets == 2:
+def bucket_of(row: list[Fraction], rule: str, buckets: int, *, trees: bool = False) -> int:
+    """Decision 1 stands for what is not favourable where that is decided by classes up to one. Of trees, argmax decides."""
+    if buckets == 2 and not trees:
         ahead = alone(row) if rule == "class = 1" else None
         if rule == "class in [0, 2]":
             return int(max(row[0], row[2]) > row[1])  # a tie with another class is not favourable
         return int(ahead if ahead is not None else largest(row) in RULES[rule]) ^ (rule == "class <= 0")
+    if buckets == 2:
+        return int(largest(row) in RULES[rule]) ^ (rule == "class <= 0")
     return by_digits(row, [1, 2] if rule == "class <= 0" else RULES[rule], buckets)
 
 

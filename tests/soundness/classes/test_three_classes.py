@@ -45,10 +45,10 @@ def grown(seed: int, path: Path) -> Model:
 
 
 def favourable(network: Model, row: tuple[Fraction, ...], rule: str) -> bool:
-    """As `docs/how-to/schema.md` says: the largest output decides, and a tie with class 1 alone is not favourable where it is."""
+    """As `docs/how-to/schema.md` says: the largest output decides; a network's tie with class 1 alone is not favourable."""
     (logits,) = network.forward(np.array([list(row)], dtype=object))
     found = list(logits)
-    if rule == "class = 1":
+    if rule == "class = 1" and isinstance(network, Network):
         return bool(found[1] > max(found[0], found[2]))
     return found.index(max(found)) in RULES[rule]
 

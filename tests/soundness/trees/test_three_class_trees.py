@@ -18,7 +18,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Link, Model
 from encoders.onnx.reader import read_model
 from tests.builders import integer, schema_of
-from tests.soundness.classes.test_outcomes import RULES, outputs_of, trees
+from tests.soundness.classes.test_outcomes import OF_TREES, outputs_of, trees
 from tests.soundness.classes.test_three_class_buckets import RULES as BUCKETS
 from tests.soundness.classes.test_three_class_buckets import bucket_of, people
 from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
@@ -32,7 +32,7 @@ from verifair.systems.fgce.decider import positive
 from verifair.systems.hyfair.search.clusters import recount
 from verifair.systems.hyfair.search.space import Space
 
-THREE = [rule for rule, (outputs, _) in RULES.items() if outputs == 3]
+THREE = [rule for rule, (outputs, _) in OF_TREES.items() if outputs == 3]
 
 
 @pytest.mark.parametrize("rule", THREE)
@@ -41,7 +41,7 @@ def test_decisions_are_those_of_brute_force(rule: str, tmp_path: Path) -> None:
     for seed in range(16):
         model, described = trees(seed, tmp_path / f"{seed}.onnx", scores=3), schema_of(*FEATURES, positive=rule)
         scores = outputs_of(model, ROWS)
-        expected = np.array([RULES[rule][1](row) for row in scores])
+        expected = np.array([OF_TREES[rule][1](row) for row in scores])
         assert np.array_equal(decisions(described.judges(model), ROWS) == described.good, expected)
         assert np.array_equal(positive(model, described, ROWS), expected)
         ties += sum(sorted(row)[-1] == sorted(row)[-2] for row in scores)
@@ -77,7 +77,7 @@ def test_buckets_of_a_person_are_counted_exactly(buckets: int, tmp_path: Path) -
     for rule in ("class = 2", "class >= 1", "class = 1"):
         for seed in range(4):
             model, described = trees(seed, tmp_path / f"{seed}.onnx", scores=3), schema_of(*FEATURES, positive=rule)
-            found = [bucket_of(row, rule, buckets) for row in outputs_of(model, ROWS)]
+            found = [bucket_of(row, rule, buckets, trees=True) for row in outputs_of(model, ROWS)]
             asked = vf.KDiscrimination(network=model, schema=described, protected=["sex"], buckets=buckets)
             space = Space.of(asked)
             for one in people(ROWS, [2]):
@@ -175,7 +175,7 @@ def test_buckets_and_shares_are_those_of_brute_force(seed: int, tmp_path: Path) 
         if one.model.link is Link.SHARES and buckets > 2:
             k = [[min(ceil(sum(row[c] for c in BUCKETS[one.rule]) * buckets) - 1, buckets - 1) for row in one.scores]]
         else:
-            k = [[bucket_of(row, one.rule, buckets) for row in one.scores]]
+            k = [[bucket_of(row, one.rule, buckets, trees=True) for row in one.scores]]
         pairs = np.array(k).reshape(-1, 2)
         most = 1 + int((pairs[:, 0] != pairs[:, 1]).any())
         assert (found.lower, found.upper) == (most, most)

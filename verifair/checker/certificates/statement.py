@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.decision import Favoured
 from encoders.network import Link, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import Distance, Index, Number, Text
@@ -37,7 +38,10 @@ strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin o
 
 
 def signs_flaw(signs: Signs | None, network: Model) -> str | None:
-    """Return why strict signs cannot be asked: for shares of votes of two classes, g = 0 is not the tie but TIE away from it."""
+    """Return why strict signs cannot be asked: for shares of votes of two classes, g = 0 is not the tie but TIE away from it; where
+    ties go to the lowest class, g is never 0."""
+    if signs == "strict" and isinstance(network.decision, Favoured) and network.decision.lowest:
+        return "a tie between classes of trees goes to the lower one; strict signs give it to no side"
     votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
     return "shares of votes are on a threshold within 2^-25 of it; strict signs let 0 go" if votes and signs == "strict" else None
 

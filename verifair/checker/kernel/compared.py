@@ -7,7 +7,8 @@ and some a and a' have a bound that suffices: all of them where a row is about o
 
 Margins themselves are bounded by the least d_ab = f_a - f_b, a in S, b outside: a maximum over a for each b, the minimum over b of
 these; under softmax, where  g = log sum of e^f in S - log sum of e^f outside,  by log-sums in their places. g - g' moves by no more
-than the d_ab that moves most. A gap between probabilities is largest at the ends of what g, g' and g - g' leave, or in the middle.
+than the d_ab that moves most. Where argmax decides ties, d_ab >= 0 suffices if a < b, and d_ab > 0 is needed otherwise. A gap
+between probabilities is largest at the ends of what g, g' and g - g' leave, or in the middle.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers
 from encoders.probability.logistic import GapGoal
 from encoders.trees.compared import ComparedTrees
+from encoders.trees.ensemble import BY_TIE
 from verifair.checker.kernel.trees import TreeBounds
 
 LOG_SUMS = 2.0**-42
@@ -38,6 +40,7 @@ class ComparedBounds(TreeBounds):
         classes = np.arange(network.undecided.outputs)
         self.inside = np.array([np.isin(classes, group) for group in network.decision.groups])
         self.odds = network.decision.odds
+        self.by_tie = np.where(np.less.outer(classes, classes), BY_TIE, -BY_TIE) * network.decision.lowest
 
     def least(
         self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
@@ -77,6 +80,7 @@ class ComparedBounds(TreeBounds):
             selected = valid & single & (p + q == sign)
             part = bounds[:, selected].reshape(*sides, -1)
             part = part if sign == 1 else part.transpose(1, 0, 2)
+            part = _untied(part, self.by_tie[np.ix_(*(self.inside[0], ~self.inside[0])[::sign])][:, :, None])
             if self.odds:   # where no row is, all are infinite
                 value = -_log_sum(-_log_sum(part))
                 value = np.where(np.isinf(part).all(axis=(0, 1)), np.inf, value - LOG_SUMS * (1 + np.abs(value)))
@@ -95,7 +99,7 @@ class ComparedBounds(TreeBounds):
         needed, proved = np.ones((2, count, m), dtype=bool), np.zeros((count, m, m), dtype=bool)
         signs = np.zeros((2, 2, count), dtype=bool)     # which copies have rows with negative, and with positive weights
         unique_rows, group = np.unique(np.hstack([p, q]), axis=0, return_inverse=True)
-        cases: list[tuple[Integers, Array, Array, Booleans]] = []
+        cases: list[tuple[Integers, Array, Array, Booleans, float]] = []
         for number, row in enumerate(unique_rows):
             rows = np.flatnonzero(group.reshape(-1) == number)
             k = int(np.flatnonzero(row)[0]) % len(self.inside)
@@ -107,22 +111,28 @@ class ComparedBounds(TreeBounds):
                     signs[copy, int(weight > 0), box[rows]] = True
             for b, b2 in np.argwhere(np.outer(sides[0] if w else unit[0], sides[1] if w2 else unit[0])).tolist():
                 if w and w2:
-                    choices = [(abs(w) * (unit[b2] - unit[b]), abs(w2) * (unit[b] - unit[b2]))] if w * w2 < 0 else []
+                    choices = [(abs(w) * (unit[b2] - unit[b]), abs(w2) * (unit[b] - unit[b2]), 0.0)] if w * w2 < 0 else []
                 else:
-                    above = np.flatnonzero(~sides[0 if w else 1]).tolist()
-                    choices = [(abs(w) * (unit[a] - unit[b]), abs(w2) * (unit[a] - unit[b2])) for a in above]
+                    above, below = np.flatnonzero(~sides[0 if w else 1]).tolist(), b if w else b2
+                    choices = [(abs(w) * (unit[a] - unit[b]), abs(w2) * (unit[a] - unit[b2]), self.by_tie[a, below]) for a in above]
                 pairs = np.outer(unit[b] if w else np.ones(m), unit[b2] if w2 else np.ones(m)) > 0
-                cases += [(rows, u, u2, pairs) for u, u2 in choices]
+                cases += [(rows, u, u2, pairs, tie) for u, u2, tie in choices]
         if cases:
-            item = np.concatenate([rows for rows, _, _, _ in cases])
+            item = np.concatenate([rows for rows, *_ in cases])
+            ties = np.concatenate([np.full(len(rows), tie) for rows, *_, tie in cases])
             weights = [np.concatenate([np.tile(case[side], (len(case[0]), 1)) for case in cases]) for side in (1, 2)]
-            bounds = super().least(first, second, differs, box[item], *weights)
+            bounds = _untied(super().least(first, second, differs, box[item], *weights), ties)
             sufficient = np.where(strict[item], bounds > 0, bounds >= 0) & (bounds >= target[item])
             ends = np.cumsum([len(case[0]) for case in cases])[:-1]
-            for (rows, _, _, pairs), reached in zip(cases, np.split(sufficient, ends), strict=True):
+            for (rows, _, _, pairs, _), reached in zip(cases, np.split(sufficient, ends), strict=True):
                 proved[box[rows[reached]]] |= pairs
         proved |= ~(needed[0][:, :, None] & needed[1][:, None, :])
         return np.asarray(proved.all(axis=(1, 2)) & ~signs.all(axis=1).any(axis=0))
+
+
+def _untied(bounds: Array, by_tie: Array) -> Array:
+    """Return bounds of differences between classes, with what stands for 0 in its place (0: itself)."""
+    return np.where((bounds == 0) & (by_tie != 0), by_tie, bounds)
 
 
 def _log_sum(values: Array) -> Array:

@@ -247,7 +247,7 @@ def _statement(certificate: KmaxCertificate, schema: InputSpace, network: Model)
     compared = f"{len(query.combinations)} of {total}" if total > len(query.combinations) else f"all {len(query.combinations)}"
     outputs = network.whole.outputs
     quantity = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}" if outputs > 2 else ""
-    rule = quantity if of_probability(query.buckets, schema, network) else decided("deployed", outputs, schema)
+    rule = quantity if of_probability(query.buckets, schema, network) else decided("deployed", network, schema)
     return (
         f"It states: nobody falls into more than {certificate.upper} of {query.buckets} outcome buckets{rule} over "
         f"{compared} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."

@@ -348,7 +348,7 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
         place = where({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
     except (TypeError, ValueError, AttributeError):
         near, place = "", "in a box that it does not describe"  # only for a file that is rejected
-    near += decided(rule, network.outputs, schema) if epsilon is None else ""
+    near += decided(rule, network, schema) if epsilon is None else ""
     return (
         f"It states: {goal} {pairs}{near} in {extent.proved:,} of {extent.total:,} parts (size {about.get('size')}); this fails in "
         f"each of {extent.refuted:,} others{left}; the parts lie {place}."

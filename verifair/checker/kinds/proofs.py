@@ -199,7 +199,7 @@ def _statement(certificate: Certificate, schema: InputSpace, network: Model) -> 
     nearby = f", and {near(query.relax, schema)}" if query.relax else ""
     differ = f"when {names} changes" if len(query.protected) == 1 else f"when {query.differ} of {names} change"
     if query.epsilon is None:
-        claim = f"no decision flips {differ}{nearby}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
+        claim = f"no decision flips {differ}{nearby}{decided(query.signs, network, schema, query.classes == 'any')}"
     else:
         claim = f"no {moving(query.scale, network, schema)} by more than {query.epsilon} {differ}{nearby}"
     return f"It states: {claim}; {where(query.box, schema)}."

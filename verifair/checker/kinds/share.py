@@ -122,7 +122,7 @@ def _statement(cert: ShareCertificate, schema: InputSpace, network: Model) -> st
     names = " and ".join(query.protected)
     changes = f"{names} changes" if len(query.protected) == 1 else f"{query.differ} of {names} change"
     rest, tolerance = 1 - cert.fair - cert.unfair, "" if cert.extent.whole else f" (the tolerance is {query.tolerance})"
-    rule = decided(query.signs, network.outputs, schema)
+    rule = decided(query.signs, network, schema)
     points = "points" if schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     return (
         f"It states: when {changes}, no decision flips for at least {float(cert.fair):.6%} of all {points}, some decision flips "

@@ -591,7 +591,7 @@ def test_deep_trees_need_no_recursion() -> None:
 def test_the_checker_imports_nothing_of_the_engine() -> None:
     exact = {"encoders.exact.balls", "encoders.exact.dyadic", "encoders.curves.layer", "encoders.probability.logistic",
              "encoders.buckets"}
-    models = {"encoders.network", "encoders.probability.shares",
+    models = {"encoders.decision", "encoders.network", "encoders.probability.shares",
               "encoders.trees.compared", "encoders.trees.ensemble", "encoders.trees.mean"}
     allowed = {*exact, *models, "encoders.domain", "encoders.errors", "verifair.schema.space", "verifair.errors"}
     folder = Path(sys.modules[CheckReport.__module__].__file__).parent

@@ -160,7 +160,7 @@ def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) 
 
 def _rule(settings: CertifySettings, subject: Subject) -> str:
     rule = None if settings.epsilon is not None else settings.signs
-    return f" Of a decision:{decided(rule, subject.network.whole.outputs, subject.schema)}." if rule else ""
+    return f" Of a decision:{decided(rule, subject.network, subject.schema)}." if rule else ""
 
 
 def _with_store(size: int | None, query: IndividualFairness, work: Work) -> Work:
@@ -196,7 +196,7 @@ def _claim(query: IndividualFairness) -> str:
 
 
 def _strict_words(query: IndividualFairness) -> str:
-    return decided("strict", query.network.whole.outputs, query.schema) if query.rule == "strict" else ""
+    return decided("strict", query.network, query.schema) if query.rule == "strict" else ""
 
 
 def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, is_headline: bool) -> Statement:
@@ -243,7 +243,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     flips.sort(key=lambda flip: (-flip[0], flip[1]))
     cap_note = f" The {MAX_SHOWN} with the largest change are shown one by one." if len(flips) > MAX_SHOWN else ""
     # If the other statements are about the strict rule, this one says that it is not.
-    rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
+    rule = decided("deployed", network, schema) if query.rule == "strict" else ""
     outcome = f"would be decided otherwise with another {name}, all else equal{rule}"
     group_of = [] if schema[name].numeric else [schema.format(name, value) for value in raw[:, v].tolist()]
     better, worse = (Counter(group_of[row] for row in rows if group_of) for rows in (improved, flipped - improved))

@@ -117,7 +117,7 @@ def headline(query: IndividualFairness) -> str:
 
 
 def _rule(query: IndividualFairness) -> str:
-    return decided(query.rule, query.network.whole.outputs, query.schema, query.classes == "any")
+    return decided(query.rule, query.network, query.schema, query.classes == "any")
 
 
 def _verdict(result: VerdictResult, console: Console) -> None:
