@@ -29,6 +29,7 @@ from encoders.bounds.rounding import factor
 from encoders.bounds.smooth.curves import activated_interval
 from encoders.exact.affine import FLUSHED
 from encoders.network import Array, Model, Network, layered
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.float32 import float32_errors
 
@@ -113,7 +114,8 @@ class Float32Error:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SumError:
-    """The error of the margin of a tree ensemble: comparisons do not round, so one bound of the sum holds everywhere."""
+    """The error of the margin of a tree ensemble: comparisons do not round, so one bound of the sum holds everywhere. Of several
+    classes, that of the difference of any two scores."""
 
     error: float
 
@@ -130,6 +132,8 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
     """Return the error of the margin  margin . logits  in float32; None if no bound for a runtime is known."""
     if model.of_trees and not model.knows_float32:
         return None
+    if isinstance(model, ComparedTrees):    # a runtime compares scores with each other, and rounds no difference
+        return SumError(error=2 * float(float32_errors(model.undecided).max()) * OUTWARD)
     if isinstance(model, TreeEnsemble):
         return SumError(error=margin_error(model, margin))
     return Float32Error.of(layered(model, "float32 bounds"), margin)

@@ -61,7 +61,7 @@ class ComparedTrees(Model):
 
     @property
     def knows_float32(self) -> bool:
-        return False
+        return not self.decision.odds and self.undecided.knows_float32
 
     @property
     def piecewise_linear(self) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import permutations
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -97,12 +98,47 @@ def test_a_proof_about_another_model_is_none_about_such_trees(tmp_path: Path) ->
     assert flips is not None
     assert gaps is not None
     claimed = replace(flips, network_sha256=model.source_sha256)
-    assert not vf.check(claimed, network=model, schema=described).accepted  # it claims float32, of which nothing is known
+    assert not vf.check(claimed, network=model, schema=described).accepted
     real = replace(claimed, proofs=tuple(replace(one, float32=False) for one in claimed.proofs))
     others: list[Any] = [replace(one, network_sha256=model.source_sha256) for one in (gaps, buckets)]
     assert not vf.check(real, network=model, schema=described).accepted     # the network's tree cuts no signs here
     for certificate in others:
         assert not vf.check(certificate, network=model, schema=described).accepted
+
+
+@pytest.mark.parametrize("rule", ["class = 1", "class = 2"])
+@pytest.mark.parametrize("near", [False, True])
+def test_float32_certificates_hold_in_every_order_of_the_sums(near: bool, rule: str, tmp_path: Path) -> None:
+    """near: thirds that differ by their last bit, whose sums are in another order in float32."""
+    statuses = set()
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+
+        def leaves(node: Any, rng: np.random.Generator = rng) -> Any:
+            if not isinstance(node, list):
+                return (*node[:3], *(leaves(child) for child in node[3:]))
+            return [float(np.float32(1 / 3 + rng.integers(-2, 3) * 2.0**-25)) for _ in range(3)] if near else node
+
+        grown = [leaves(random_tree(rng, 3, 2, scores=3, grid=WHOLE)) for _ in range(5)]
+        grown = [(2, "BRANCH_LEQ", 0.5, *grown[:2]), *grown[2:]]    # sex counts
+        model = read_model(save(tmp_path / "trees.onnx", grown, 3, classes=3, transform="SOFTMAX"))
+        values = model.value[model.leaves(ROWS)].astype(np.float32)     # (N, trees, 3)
+        orders = [np.add.accumulate(values[:, list(order)], axis=1)[:, -1] for order in permutations(range(4))]
+        favoured = np.array([scores.argmax(axis=1) == int(rule[-1]) for scores in orders])
+        about: Any = {"network": model, "schema": schema_of(*FEATURES, positive=rule), "protected": ["sex"]}
+        for k in range(0, len(ROWS), 2):
+            asked = vf.IndividualFairness(**about, box={"a": ROWS[k, 0], "b": ROWS[k, 1]}, arithmetic="float32")
+            found = vf.verify(asked)
+            statuses.add(found.status)
+            assert found.status is not vf.Status.PROVED or (favoured[:, k : k + 2] == favoured[0, k]).all()
+            real = vf.verify(replace(asked, network=model, arithmetic="real")).certificate
+            for certificate in filter(None, (found.certificate, real)):
+                claimed = replace(certificate, proofs=tuple(replace(one, float32=True) for one in certificate.proofs))
+                assert vf.check(certificate, network=model, schema=asked.schema).accepted
+                holds = found.status is vf.Status.PROVED
+                assert vf.check(claimed, network=model, schema=asked.schema).accepted == holds
+    assert vf.Status.VIOLATED in statuses
+    assert (vf.Status.UNKNOWN if near else vf.Status.PROVED) in statuses
 
 
 @dataclass(frozen=True)

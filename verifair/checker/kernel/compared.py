@@ -42,6 +42,10 @@ class ComparedBounds(TreeBounds):
         self.odds = network.decision.odds
         self.by_tie = np.where(np.less.outer(classes, classes), BY_TIE, -BY_TIE) * network.decision.lowest
 
+    def float32_errors(self, margin: Array) -> Array:
+        """Return (B,) bounds of the errors of differences between any two scores, whatever the margin: none is rounded."""
+        return np.full(len(margin), 2 * super().float32_errors(np.eye(self.ensemble.outputs)).max())
+
     def least(
         self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
         needed: Array | None = None,
@@ -91,9 +95,10 @@ class ComparedBounds(TreeBounds):
 
     def decided(
         self, first: tuple[Array, Array], second: tuple[Array, Array], differs: Booleans, box: Integers, p: Array, q: Array,
-        strict: Booleans, target: Array,
+        strict: Booleans, target: Array, error: Array,
     ) -> Booleans:
-        """Return (B,) True for boxes on which some row of theirs, p, q (N, groups) of one group, reaches its target (N,)."""
+        """Return (B,) True for boxes on which some row of theirs, p, q (N, groups) of one group, reaches its target (N,), and is
+        above an error (N,)."""
         m = self.ensemble.outputs
         unit, count = np.eye(m), len(first[0])
         needed, proved = np.ones((2, count, m), dtype=bool), np.zeros((count, m, m), dtype=bool)
@@ -122,7 +127,7 @@ class ComparedBounds(TreeBounds):
             ties = np.concatenate([np.full(len(rows), tie) for rows, *_, tie in cases])
             weights = [np.concatenate([np.tile(case[side], (len(case[0]), 1)) for case in cases]) for side in (1, 2)]
             bounds = _untied(super().least(first, second, differs, box[item], *weights), ties)
-            sufficient = np.where(strict[item], bounds > 0, bounds >= 0) & (bounds >= target[item])
+            sufficient = np.where(strict[item], bounds > 0, bounds >= 0) & (bounds >= target[item]) & (bounds > error[item])
             ends = np.cumsum([len(case[0]) for case in cases])[:-1]
             for (rows, _, _, pairs, _), reached in zip(cases, np.split(sufficient, ends), strict=True):
                 proved[box[rows[reached]]] |= pairs

@@ -331,14 +331,15 @@ class LeafRule:
                         first, second = ((low[selected], high[selected]) for low, high in ends)
                         proved[index[selected]] |= compared.gaps(first, second, differs, gap)
                 continue
+            error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -np.inf)
             if compared is not None:
-                part = part.take(~part.mixed & (part.constant == 0) & ~self.joined.float32[tree[part.leaf]])
+                simple = np.flatnonzero(~part.mixed & (part.constant == 0))
+                part, error = part.take(simple), error[simple]
                 target = self.target[tree[part.leaf]]
-                proved[index] |= compared.decided(*ends, differs, place[part.leaf], part.p, part.q, part.strict, target)
+                proved[index] |= compared.decided(*ends, differs, place[part.leaf], part.p, part.q, part.strict, target, error)
                 continue
             rounding = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
             target = self.target[tree[part.leaf]] * part.weight
-            error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -np.inf)
             required = np.maximum(target, error) + rounding - part.constant
             evened_to = np.where(part.mixed, required + 8 * UNIT * (np.abs(required) + np.abs(part.constant)), -np.inf)
             extreme = bounds.least(*ends, differs, place[part.leaf], part.p, part.q, evened_to)

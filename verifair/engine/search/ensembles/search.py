@@ -28,7 +28,7 @@ from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots, rows_at
 from verifair.engine.search.ensembles.kernel import explore
-from verifair.engine.search.float32 import ROOM
+from verifair.engine.search.float32 import ROOM, Float32Rule
 from verifair.engine.search.open_goals import FEW, OPEN
 from verifair.engine.search.trees import GoalTrees
 
@@ -83,7 +83,7 @@ def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
     return [*rows, *mixed, *((np.array([r]), np.ones(1)) for r in range(len(goal.rows))), *mixed]
 
 
-def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
+def _compared(goal: Goal, network: ComparedTrees, margin: Array, rule: Float32Rule) -> Closing:
     """Return the rows that close a goal about classes. The checker bounds all rows by itself, so a proof names none."""
     if goal.gap is not None:
         lines, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
@@ -97,8 +97,9 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
     count = len(rows.line)
     blank, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
     shares = np.arange(len(rows.lines)) == rows.line[:, None]
+    enough = np.inf if rule.error is None else ROOM * size.max() * rule.widest     # for the row of any clause
     lists = (count, held(shares.astype(float)), held(blank), held(blank), held(size), held(rows.strict.astype(np.int64)),
-             held(rows.clause), held(np.full(count, np.inf)), NOTHING, NOTHING)
+             held(rows.clause), held(np.full(count, enough)), NOTHING, NOTHING)
     return Closing(lines=rows.lines, lists=lists)
 
 
@@ -140,7 +141,7 @@ class TreeSearch(BoxSearch):
         self.trees = GoalTrees(count, [_named(goal, problem) for goal in problem.goals])
         super().__init__(self.twin, limits, self.trees)
         self.closing = [
-            _compared(goal, network, problem.margin) if isinstance(network, ComparedTrees) else
+            _compared(goal, network, problem.margin, self.goals.rule) if isinstance(network, ComparedTrees) else
             _meant(goal, network, problem.margin) if isinstance(network, MeanOfTrees) else self._closing(goal)
             for goal in problem.goals
         ]
