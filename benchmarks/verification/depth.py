@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.fairness import peers
 from benchmarks.fairness.networks import random_weights
 from benchmarks.shared import show
+from benchmarks.verification import peers
 from encoders.network import Array, Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import Goal, TwinBatch, TwinProblem
