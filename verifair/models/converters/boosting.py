@@ -42,7 +42,7 @@ def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None
     package = package_of(model)
     onnx_model = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
     onnx_model.graph.name = "model"
-    if counts := {column: len(values) for column, values in categories(model).items()}:
+    if counts := _counts(model):
         onnx_model = codes_missing(onnx_model, counts)
     return columns.by_column(onnx_model, columns.names_of(model) if names is None else names)
 
@@ -132,10 +132,9 @@ def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[A
     are left out; with rows, those of columns that it takes for numbers, as it does with ordered categories, if the model does not
     tell by itself which these are.
     """
-    booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
-    if package_of(model) == "xgboost" and "c" in (booster.feature_types or ()):
-        stored = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"].get("model", {}).get("cats", {})
-        return {column: values for column, values in enumerate(map(_stored, stored.get("enc", ()))) if values}
+    if package_of(model) == "xgboost":
+        return {k: _words(model, stored, None if rows is None else rows.iloc[:, k]) for k, stored in _stored(model).items()}
+    booster = getattr(model, "booster_", model)
     lists = getattr(booster, "pandas_categorical", None) if package_of(model) == "lightgbm" else None
     if not lists:
         return {}
@@ -147,10 +146,40 @@ def categories(model: Any, rows: pd.DataFrame | None = None) -> dict[int, list[A
     return {k: values for k, values in zip(categorical, lists, strict=True) if k in placed or not infos[k].startswith("[")}
 
 
-def _stored(values: Mapping[str, list[int]]) -> list[Any]:
-    """Return the categories of a column as XGBoost stores them: numbers, or the bytes of words."""
-    offsets = values.get("offsets")
-    return values["values"] if offsets is None else [bytes(values["values"][a:b]).decode() for a, b in itertools.pairwise(offsets)]
+def _counts(model: Any) -> dict[int, int]:
+    """Return column -> the number of its categories, of the columns of which they are known."""
+    if package_of(model) == "xgboost":
+        return {column: len(stored.get("offsets", [0, *stored["values"]])) - 1 for column, stored in _stored(model).items()}
+    return {column: len(values) for column, values in categories(model).items()}
+
+
+def _stored(model: Any) -> dict[int, dict[str, list[int]]]:
+    """Return column -> its categories as XGBoost stores them: numbers, or the bytes of words and where each begins."""
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    if "c" not in (booster.feature_types or ()):
+        return {}
+    stored = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"].get("model", {}).get("cats", {})
+    return {column: categories for column, categories in enumerate(stored.get("enc", ())) if categories["values"]}
+
+
+def _words(model: Any, stored: Mapping[str, list[int]], column: pd.Series | None) -> list[Any]:
+    """Return the categories that XGBoost stores. It counts letters where bytes are meant, so words that are not ASCII are cut at
+    wrong places. Then they are the column's, if these are stored so.
+
+    Raises ModelError for words that are not known.
+    """
+    offsets, values = stored.get("offsets"), stored["values"]
+    if offsets is None:
+        return values
+    letters = np.array(values, dtype=np.int64).astype(np.uint8).tobytes()
+    if letters.isascii():
+        return [letters[start:end].decode() for start, end in itertools.pairwise(offsets)]
+    words = list(column.cat.categories) if column is not None and isinstance(column.dtype, pd.CategoricalDtype) else []
+    ends = [list(itertools.accumulate(map(len, texts), initial=0)) for texts in (words, [str(word).encode() for word in words])]
+    if offsets not in ends or "".join(words).encode()[: len(letters)] != letters:
+        remedy = "read it with a table of the same categories in the same order, vf.read(model, table), or fit it on names in ASCII"
+        raise ModelError(called(model), f"stores category names with other letters than ASCII, such as é, in part only; {remedy}")
+    return words
 
 
 def _by_column(lists: Sequence[list[Any]], infos: Sequence[str]) -> dict[int, list[Any]]:

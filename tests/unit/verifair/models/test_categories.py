@@ -160,6 +160,21 @@ def test_zeros_that_are_missing_are_refused_beside_categories() -> None:
         vf.read(model, PEOPLE)
 
 
+def test_words_that_xgboost_stores_in_part_are_those_of_the_table() -> None:
+    """XGBoost 3 takes letters for bytes: of z, ü and ä it stores z and the two bytes of ü."""
+    words = {"smith": "z", "clerk": "ü", "farmer": "ä"}
+    people = PEOPLE.assign(job=PEOPLE["job"].cat.rename_categories(words))
+    model = clone(MODELS["XGBoost, sets"]).fit(people, OK)
+    network = vf.read(model, people)
+    schema = vf.Schema.infer(people.assign(ok=OK), target="ok", positive=1, model=model)
+    assert schema["job"].categories == ("z", "ü", "ä", "missing")
+    shown = runtime_outputs(network, schema.encode(schema.raw(people)).astype(np.float32))[:, -1]
+    np.testing.assert_allclose(shown, predictions(model, people)[:, -1], atol=1e-6)
+    for others in (None, people.assign(job=people["job"].cat.reorder_categories(["ä", "ü", "z"]))):
+        with pytest.raises(ModelError, match="in part only; read it with a table of the same categories in the same order"):
+            vf.read(model, others)
+
+
 def test_columns_of_lightgbm_that_may_hold_categories() -> None:
     """It lists categories without their columns, and notes the range of ordered ones like that of numbers."""
     three, two = ["a", "b", "c"], ["F", "M"]
