@@ -237,10 +237,10 @@ class TreeBounds:
         if not np.isfinite(size):   # no bound
             return np.zeros_like(leaf), 0, np.nan
         unit = 2.0 ** (np.ceil(np.log2(max(size, 1e-250))) - 60)
-        values, bases = (self.ensemble.value[leaf], self.ensemble.value[partner]), np.tile(self.ensemble.base, 2)
-        terms = [(float(weight[k]), values[k // m][:, k % m]) for k in range(2 * m)]
-        base = at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
-        return (np.floor(at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)
+        values, base = (self.ensemble.value[leaf], self.ensemble.value[partner]), self.ensemble.base
+        order = [(k, c) for c in range(m) for k in (0, 1)]     # copies side by side: what they share cancels, whatever its size
+        terms, bases = ([(float(weight[k * m + c]), v[k][:, c]) for k, c in order] for v in (values, (base[None], base[None])))
+        return (np.floor(at_most(terms) / unit).astype(np.int64), int(np.floor(at_most(bases)[0] / unit)), unit)
 
 
 def _evened(terms: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import verifair as vf
 from encoders.exact.dyadic import exact
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
@@ -183,3 +184,16 @@ def test_weights_that_are_no_numbers_have_no_bound(tmp_path: Path) -> None:
     weights = np.array([[np.nan], [np.inf], [-np.inf]])
     with np.errstate(invalid="ignore"):
         assert np.isnan(bounds.least(ends, ends, nobody, np.zeros(3, dtype=np.int64), weights, np.zeros((3, 1)))).all()
+
+
+def test_what_both_copies_share_cancels_whatever_its_size(tmp_path: Path) -> None:
+    """CatBoost's leaves of three classes hold rests of 1e-16 beside numbers of 0.1, whose sums float64 does not hold."""
+    values = [float(np.float32(value)) for value in (-0.04444444552063942, 6.697260815043994e-16, 0.04444444552063942)]
+    trees = [(0, "BRANCH_LEQ", 1.5, values, values[::-1]), (0, "BRANCH_LEQ", 0.5, values[1:] + values[:1], values)]
+    model = read_model(save(tmp_path / "trees.onnx", trees, 2, classes=3, transform="SOFTMAX", base=values))
+    schema = schema_of(integer("age", 0, 3), categorical("sex", "f", "m"), positive="class = 1")
+    about: Any = {"network": model, "schema": schema, "protected": ["sex"]}
+    for query in (vf.IndividualFairness(**about), vf.IndividualFairness(**about, classes="any")):
+        found = vf.verify(query)
+        assert found.status is vf.Status.PROVED
+        assert vf.check(found.certificate, network=model, schema=schema).accepted
