@@ -148,14 +148,19 @@ class Witness(Pictured):
         """Return both rows as input of a model that was fitted on this table: with its columns and its own values of categories.
 
         Codes and booleans, such as 1 and False, are words in x and x_prime, and so are missing values, which are given back as the
-        table has them (None and NaN, where a model knows both), or else as NaN. Columns that are no features are left out.
+        table has them (None and NaN, where a model knows both), or else as NaN. A feature may be columns feature_category of 0 and
+        1, as `pandas.get_dummies` makes them. Columns that are no features are left out.
         """
         import pandas as pd
 
         frame = pd.DataFrame([self.x, self.x_prime], index=["x", "x'"], dtype=object)
+        for column in (str(column) for column in table.columns if column not in frame):
+            owner = max((n for n in self.x if column.startswith(f"{n}_") and n not in table), key=len, default=None)
+            if owner is not None and column in table and table[column].isin((0, 1)).all():
+                frame[column] = (frame[owner] == column[len(owner) + 1 :]).astype(table[column].dtype)
         frame = frame[[name for name in table.columns if name in frame]].infer_objects()
         for name in frame:
-            if isinstance(self.x[name], str):
+            if isinstance(self.x.get(name), str):
                 cells = table[name].unique()
                 missing = [value for value in cells if pd.isna(value)]
                 known = {str(value): value for value in missing} | {text(value): value for value in cells if not pd.isna(value)}
