@@ -164,6 +164,12 @@ def _indices(column: pd.Series, feature: Feature, when_unknown: Literal["error",
     positions, names = _factor(column, f"feature {feature.name!r}")
     index = {name: float(k) for k, name in enumerate(categories)}
     unknown = np.array([name not in index for name in names], dtype=bool)
+    number_of = {name: _number(name) for name in categories} if holds_numbers(column) else {}
+    equal = [name for name in names if list(number_of.values()).count(number_of.get(name, np.inf)) > 1]
+    if equal:
+        twins = " and ".join(repr(name) for name in categories if number_of[name] == number_of[equal[0]])
+        remedy = f"read text, pandas.read_csv(FILE, dtype={{{feature.source!r}: str}}), or pass a Parquet file"
+        raise DataError(f"feature {feature.name!r}: the table holds the number {equal[0]}, which is {twins} alike; {remedy}")
     if not unknown.any():
         return np.asarray(np.array([index[name] for name in names], dtype=float)[positions])
     if holds_numbers(column) and feature.read_by_code:

@@ -386,6 +386,15 @@ def test_categories_by_code_or_name(loan: Schema, rows: pd.DataFrame) -> None:
     assert np.array_equal(loan.raw(rows.astype({"age": "Int64", "sex": "string"})), expected)
 
 
+def test_a_number_that_is_two_categories_is_refused() -> None:
+    """Readers of CSV files take 01 for 1 where all cells look like numbers."""
+    schema = Schema(features=[Feature(name="site", kind="categorical", categories=("01", "1", "2"))])
+    assert schema.raw(pd.DataFrame({"site": ["1", "01", "2"]})).ravel().tolist() == [1, 0, 2]
+    assert schema.raw(pd.DataFrame({"site": [2, 2]})).ravel().tolist() == [2, 2]
+    with pytest.raises(DataError, match="the table holds the number 1, which is '01' and '1' alike; read text"):
+        schema.raw(pd.DataFrame({"site": [2, 1, 1]}))
+
+
 def test_categories_named_by_numbers_are_never_read_as_codes() -> None:
     schema = Schema(features=[Feature(name="rate", kind="categorical", categories=[1, 2])])  # type: ignore[list-item]
     assert schema.raw(pd.DataFrame({"rate": [1.0, 2.0]})).ravel().tolist() == [0, 1]
