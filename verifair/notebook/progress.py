@@ -1,53 +1,47 @@
-"""A progress bar for terminals and notebooks."""
+"""Progress: a bar for terminals and notebooks, lines for pipes and log files."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
-from verifair.errors import require
 from verifair.screen import Screen
+
+FIRST, MINUTE = 15.0, 60.0
+"""Seconds before the first line of progress where there is no terminal, and the longest time between two lines."""
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[..., None]]:
-    """Show a bar with rate and remaining time on a terminal and in a notebook, nothing elsewhere.
+    """Show a bar with rate and remaining time on a terminal and in a notebook; elsewhere print a line to stderr now and then.
 
     Yields a function to pass as `progress=`: it is called with (done, total); words before these are shown after the label.
     Raises MissingPackage in a notebook without ipywidgets.
     """
     err = Screen(stderr=True)
-    if not (err.is_terminal or err.is_jupyter):
-        yield lambda *counts: None
+    if err.is_terminal or err.is_jupyter:
+        from verifair.notebook.bar import bar
+
+        with bar(label, err) as advance_bar:
+            yield advance_bar
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    started, over, counts = time.monotonic(), threading.Event(), list[Any]()
 
-    if err.is_jupyter:
-        require("ipywidgets", "notebook", "a progress bar in a notebook")
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=err, transient=True)
-    task = bar.add_task(label, total=None)
+    def watch() -> None:
+        """Print the stage and the share done. This is a thread of its own, as long steps do not report."""
+        while not over.wait(min(max(FIRST, time.monotonic() - started), MINUTE)):
+            *words, done, total = counts or (0, 0)
+            count = f": {done:,.0f} of {total:,.0f} ({done / total:.0%})" if total else ""
+            err.print(f"{': '.join([label, *words])}{count}, after {time.monotonic() - started:.0f} s", soft_wrap=True)
 
-    def advance(*counts: Any) -> None:
-        *words, done, total = counts
-        bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
+    def advance(*latest: Any) -> None:
+        counts[:] = latest
 
-    bar.start()
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield advance
     finally:
-        with bar.live.ipy_widget or nullcontext():  # in a notebook rich ends with an empty block of text, which goes with the bar
-            bar.stop()
+        over.set()

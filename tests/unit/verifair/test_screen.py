@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+import time
 import unicodedata
 from io import StringIO
 from pathlib import Path
@@ -74,6 +75,22 @@ def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> 
             progress(1, 4)
             progress("certify", "[red]", 2, 4)
         assert ("share: certify: [red]" in file.getvalue()) == terminal
+
+
+def test_a_pipe_is_told_the_stage_and_the_share_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also between two reports. Short work prints nothing."""
+    monkeypatch.setattr("sys.stderr", file := StringIO())
+    with progress_bar("groups") as progress:
+        progress(1, 4)
+    assert file.getvalue() == ""
+    monkeypatch.setattr("verifair.notebook.progress.FIRST", 0.01)
+    with progress_bar("measures") as progress:
+        progress(300, 1200)
+        for _ in range(1000):
+            if file.getvalue():
+                break
+            time.sleep(0.01)
+    assert re.match(r"measures: 300 of 1,200 \(25%\), after \d+ s\n", file.getvalue())
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@a", " =a", "\tx", "\r=1", "\n=1", "＝1", "+1;2"])
