@@ -76,7 +76,7 @@ class TreeEnsemble(Model):
 
     @property
     def built(self) -> str:
-        return f"{len(self.root):,} trees of depth {self.depth:,} at most, {int((self.column < 0).sum()):,} leaves"
+        return f"{len(self.root):,} trees, {int((self.column < 0).sum()):,} leaves"
 
     @property
     def work(self) -> int:

@@ -70,7 +70,7 @@ def test_doctor_shows_how_trees_are_read_and_how_far_their_sums_are_rounded(tmp_
     trees = [(0, "BRANCH_LEQ", 0.5, [0.1], [0.7]), (1, "BRANCH_LT", -1.0, [0.3], [-0.9])]
     file = tree_models.save(tmp_path / "trees.onnx", trees, 2)
     done = answered("doctor", "--model", file, "--json", "doctor.json", cwd=tmp_path)
-    assert "2 input columns, 2 trees of depth 1 at most, 4 leaves, 1 output; it reproduces onnxruntime" in flat(done.stdout)
+    assert "2 input columns, 2 trees, 4 leaves, 1 output; it reproduces onnxruntime" in flat(done.stdout)
     read = json.loads((tmp_path / "doctor.json").read_text())["network"]
-    assert (read["hidden"], read["built"]) == ([], "2 trees of depth 1 at most, 4 leaves")
+    assert (read["hidden"], read["built"]) == ([], "2 trees, 4 leaves")
     assert 0 < read["error"] <= read["bound"] < 1e-6

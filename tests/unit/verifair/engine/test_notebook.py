@@ -96,7 +96,7 @@ def test_a_model_says_what_it_is_made_of(objects: dict[str, object], tmp_path: P
     assert network.source_sha256 in network._repr_html_()
     hostile = replace(network, source=HOSTILE)
     trees = vf.read_model(save(tmp_path / "trees.onnx", [(0, "BRANCH_LEQ", 1.0, [0.5], [-0.5]), [0.25]], 3))
-    assert repr(trees).startswith("TreeEnsemble(3 input columns; 2 trees of depth 1 at most, 3 leaves")
+    assert repr(trees).startswith("TreeEnsemble(3 input columns; 2 trees, 3 leaves")
     for model in (hostile, trees):
         assert "<table" in model._repr_html_()
         assert "<script" not in model._repr_html_()
