@@ -59,6 +59,11 @@ def test_every_option_has_one_declaration_and_a_help(verb: str) -> None:
     assert set(shown) == {option.partition("/")[0] for option in options if option.startswith("--")}
 
 
+def test_the_range_of_an_option_is_written_in_full() -> None:
+    (k,) = (one for one in get_command(app_of(system("fgce"))).params if one.name == "k")
+    assert str(getattr(k, "help", "")).endswith("(at least 1, at most 1,048,576)")
+
+
 @pytest.mark.parametrize("verb", MADE)
 def test_a_verb_without_a_table_takes_no_options_about_its_rows(verb: str) -> None:
     options = {option for _, option, _ in declared(made(verb))}

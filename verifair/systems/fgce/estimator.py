@@ -296,7 +296,7 @@ class GroupCounterfactuals(TableEstimator):
             name = next(iter(without))
             raise DataError(
                 f"{name}: nobody in it is to be explained: none of its {int(members[name].sum())} rows has the negative decision, "
-                'or all of these are left out; choose other groups or rows, or leave such groups out (empty = "skip")'
+                'or all of these are left out; choose other groups or rows, or leave such groups out: empty = "skip" (--empty skip)'
             )
         self.skipped_: dict[str, str] = without
         return {name: nodes for name, nodes in negatives.items() if len(nodes)}
@@ -361,7 +361,7 @@ class GroupCounterfactuals(TableEstimator):
             return self._optimum(instance, self.coverage, budget), None
         except TooFew as error:
             if self.too_few == "error":
-                raise QueryError(f'{error}, or too_few = "most", which covers as many as {self.k} can') from None
+                raise QueryError(f'{error}, or too_few = "most" (--too-few most), which covers as many as {self.k} can') from None
             largest = largest_coverage(instance, self.k, np.inf, budget=left())
             if not largest.optimal:
                 raise

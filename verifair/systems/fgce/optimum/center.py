@@ -191,7 +191,7 @@ def _next_cost(few: _ActiveFactuals, k: int, cost: float) -> float:
 def _too_few(instance: Instance, k: int, deadline: float) -> TooFew:
     """Return the error that k candidates cannot cover everybody at any cost; it names a k that would."""
     parts = len(instance.blocks)
-    text = f"k = {k} is too few to cover all {instance.size} people who can be helped"
+    text = f"k = {k} is too few to cover all {instance.size:,} people who can be helped"
     text += f": they are in {parts} parts of the table with no allowed moves between them" if parts > 1 else ""
     try:
         least, _ = fewest(instance, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))

@@ -474,11 +474,11 @@ def test_too_few_counterfactuals_are_told_of_every_group_with_those_that_would_d
             answer(k=1, method=method)
         assert str(caught.value).splitlines() == [
             "sex = F: k = 1 is too few to cover all 13 people who can be helped: they are in 3 parts of the table with no allowed "
-            'moves between them; 3 counterfactuals are needed: pass k = 3, or a coverage below 1, or too_few = "most", which '
-            "covers as many as 1 can",
+            'moves between them; 3 counterfactuals are needed: pass k = 3, or a coverage below 1, or too_few = "most" '
+            "(--too-few most), which covers as many as 1 can",
             "sex = M: k = 1 is too few to cover all 19 people who can be helped: they are in 3 parts of the table with no allowed "
-            'moves between them; 4 counterfactuals are needed: pass k = 4, or a coverage below 1, or too_few = "most", which '
-            "covers as many as 1 can",
+            'moves between them; 4 counterfactuals are needed: pass k = 4, or a coverage below 1, or too_few = "most" '
+            "(--too-few most), which covers as many as 1 can",
         ]
     assert [len(chosen) for _, chosen, *_ in answer(k=4)] == [4, 4]
 
