@@ -83,6 +83,7 @@ def test_pba_of_several_features_says_what_their_intersections_are(tmp_path: Pat
     assert {one["sensitive"] for one in answer["gaps"]} == {"age", "sex", "age & sex"}
     accepted = answered("check", tmp_path / "certificate-age-sex.json.gz", "--demo", "german")
     assert "statements about persistent-bias by age and sex within 1 unit, " in accepted.stdout
+    assert "equal rows count once" in accepted.stdout
 
 
 def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path, audit: Path, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def _statement(certificate: Certificate, schema: InputSpace, network: Model) -> 
         answers = ", ".join(f"{count:,} {text}" for count, text in counts if count)
         units = f"{', '.join(map(exactly, sorted(deltas)))} unit{'' if deltas == {1.0} else 's'}"
         total = counted(extent.total, "statement", "statements")
-        return f"It states: of {total} about {subject} within {units}, {answers}; nothing about other rows."
+        return f"It states: of {total} about {subject} within {units}, {answers}; equal rows count once, nothing about other rows."
     nearby = f", and {near(query.relax, schema)}" if query.relax else ""
     differ = f"when {names} changes" if len(query.protected) == 1 else f"when {query.differ} of {names} change"
     if query.epsilon is None:
