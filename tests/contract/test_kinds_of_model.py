@@ -152,4 +152,4 @@ def test_a_model_without_log_odds_is_not_asked_for_them(files: Path, monkeypatch
     about = ("certify", "forest.onnx", "--schema", "forest.toml", *ASKED["certify --maximise"][1:], "--box", "rate=1")
     assert CliRunner().invoke(app, [*about]).exception is None
     told = str(CliRunner().invoke(app, [*about, "--logit"]).exception)
-    assert told == "--logit: a share of votes of this model has no log-odds; drop it, for the largest gap between two of them"
+    assert told == "--logit: of this model gaps between probabilities are bounded, not between log-odds; drop --logit"

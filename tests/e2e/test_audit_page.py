@@ -684,7 +684,7 @@ def test_what_if_says_what_it_lacks(browser: Any, living: tuple[AuditResult, Pat
 
 def test_what_is_proved_of_everybody_is_shown_of_the_person(browser: Any, tmp_path: Path) -> None:
     subject, made = lively("german")
-    kept = {"protected": "sex", "largest_gap": {"lower": 0.125, "upper": 0.25, "quantity": "share of votes"}}
+    kept = {"protected": "sex", "largest_gap": {"lower": 0.125, "upper": 0.25, "quantity": "probability"}}
     section = replace(made.sections[0], settings={"box": {"duration": (4, 40)}}, answer={"by_feature": [kept]})
     texts = []
     files = (("gap-sex.json.gz", "accepted"), ("gap-age.json.gz", "accepted in part"), ("certify-sex.json.gz", "rejected"))

@@ -569,8 +569,7 @@ def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: in
             query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
             verdict = vf.verify(query, budget=vf.Budget(seconds=60))
             assert verdict.status is status
-            votes = isinstance(network, TreeEnsemble) and network.link is Link.SHARES
-            assert query.quantity == ("share of votes" if votes else "probability")
+            assert query.quantity == "probability"
             if verdict.certificate is not None:
                 report = vf.check(verdict.certificate, network=network, schema=SCHEMA)
                 assert report.accepted

@@ -18,7 +18,6 @@ from xml.etree import ElementTree as xml
 from verifair.auditing.decisions import lowest, not_compared, ratio_words
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
-from verifair.engine.queries import PROBABILITIES
 from verifair.screen import visible
 from verifair.systems.results.files import save_text
 from verifair.systems.results.words import percent
@@ -176,7 +175,7 @@ def gaps(result: AuditResult, limit: Fraction | None = None) -> Bounds:
     """Return the largest gap of probabilities, in words that show on which side of a limit it lies."""
     accepted = accepted_files(result)
     for feature, answer in by_feature(result, "largest_gap"):
-        if answer["quantity"] not in PROBABILITIES:
+        if answer["quantity"] != "probability":
             yield feature, None, None, f"it was bounded as a {answer['quantity']}, not as a probability"
             continue
         low, high = answer["lower"], answer["upper"] if f"gap-{called(feature)}.json.gz" in accepted else 1.0

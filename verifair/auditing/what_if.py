@@ -15,7 +15,6 @@ from encoders.network import Array, Link, Model, layered
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from verifair.auditing.subject import AuditSubject
-from verifair.engine.queries import PROBABILITIES
 from verifair.engine.questions import box_of
 from verifair.errors import VerifairError
 from verifair.schema.constraint import boxes_of, labelled
@@ -175,7 +174,7 @@ def _proved_statements(schema: Schema, protected: Sequence[str], sections: Seque
                 is_gap = Path(proof.file).name == f"gap-{called(name)}.json.gz"
                 if not is_gap and Path(proof.file).name != f"certify-{called(name)}.json.gz":
                     continue
-                bound = gaps[name]["upper"] if is_gap and gaps[name]["quantity"] in PROBABILITIES else None
+                bound = gaps[name]["upper"] if is_gap and gaps[name]["quantity"] == "probability" else None
                 result.append({
                     "text": proof.proves, "file": proof.file, "feature": schema.index(name), "far": bound,
                     "lower": lower.tolist(), "upper": upper.tolist(),

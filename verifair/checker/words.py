@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from encoders.network import Link, Model
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
@@ -24,12 +23,9 @@ def near(relax: Mapping[str, int], schema: InputSpace) -> str:
 
 def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
     """Return the quantity that a gap is about with its verb, such as "probability moves"."""
-    mean = network.link is Link.SHARES and not isinstance(network.whole, TreeEnsemble)  # of probabilities
-    if scale == "probability" or mean:
+    if scale == "probability" or network.link is Link.SHARES:
         return "probability moves"
-    if schema.outcome.of == "value":
-        return "value moves"
-    return "share of votes moves" if network.link is Link.SHARES else "log-odds move"
+    return "value moves" if schema.outcome.of == "value" else "log-odds move"
 
 
 def decided(signs: Signs | None, model: Model, schema: InputSpace, any_two: bool = False) -> str:

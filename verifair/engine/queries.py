@@ -17,7 +17,6 @@ from encoders.network import Array, Model
 from encoders.probability.logistic import SMALLEST
 from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.kmax import of_probability
 from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
@@ -28,9 +27,7 @@ from verifair.notebook.shown import Shown
 from verifair.schema.schema import Feature, Schema
 
 Arithmetic = Literal["real", "float32"]
-Quantity = Literal["probability", "log-odds", "share of votes", "value"]
-PROBABILITIES: tuple[Quantity, ...] = ("probability", "share of votes")
-"""Quantities that stand for a probability that the model gives."""
+Quantity = Literal["probability", "log-odds", "value"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -146,9 +143,7 @@ class PairQuestion(Shown):
             return "probability"
         if self.schema.outcome.of == "value":
             return "value"
-        if logistic(self.network):
-            return "log-odds"
-        return "share of votes" if isinstance(self.network.whole, TreeEnsemble) else "probability"
+        return "log-odds" if logistic(self.network) else "probability"
 
     @property
     def thresholds(self) -> list[tuple[int, int]]:
@@ -167,7 +162,7 @@ class IndividualFairness(PairQuestion):
     """The question: is nobody in the box treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
     epsilon: None: no decision flips. A number: the probability of the positive class never differs by more than that (HyFair); for
-    forests the share of votes, for regression models the value.
+    forests their share of votes is meant, for regression models the value.
     signs: the rule for flips. "deployed": the logit is above 0 for one row and not for the other, as the model decides (with two
     logits: the positive one is the larger; a tie is negative). "strict": above 0 for one and below 0 for the other (Fairify).
     classes: "favourable": a flip is between favourable and other decisions. "any": between any two of several classes (a tie goes

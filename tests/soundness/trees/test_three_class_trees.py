@@ -193,7 +193,7 @@ def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path
             assert not vf.check(forged, network=one.model, schema=one.schema).accepted
     scale = "logit" if one.model.link is Link.SHARES else "probability"
     if scale == "logit":
-        with pytest.raises(QueryError, match="how far a share of votes may move, a number below 1"):
+        with pytest.raises(QueryError, match="how far a probability may move, a number below 1"):
             vf.IndividualFairness(**about, epsilon=1.0)
     gap = maximise(vf.ProbabilityGap(**about, scale=scale), tolerance=1e-3)
     assert gap.reason is None

@@ -334,7 +334,7 @@ def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_
     beside = [np.nextafter(kind(edge), kind(side)) for kind in (float, np.float32) for side in (0, 9)]
     for epsilon in (edge * (1 + 1e-9), edge, *beside, edge * (1 - 1e-9)):
         query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
-        assert query.quantity == ("share of votes" if shares else "value")
+        assert query.quantity == ("probability" if shares else "value")
         expected = vf.Status.PROVED if truth <= Fraction(float(epsilon)) else vf.Status.VIOLATED
         found = vf.verify(query, budget=vf.Budget(seconds=60))
         assert found.status is expected

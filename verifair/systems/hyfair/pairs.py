@@ -82,7 +82,7 @@ class FairnessSettings(PairSettings):
     flip: bool = False
     """Ask whether any decision flips (the default)."""
     epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
-    """Ask whether any probability (for a forest: share of votes; for a regression model: value) moves by more than this."""
+    """Ask whether any probability (of a regression model: any value) moves by more than this."""
     signs: Literal["deployed", "strict"] = "deployed"
     """deployed: positive means logit > 0; strict (Fairify): a logit of exactly 0 counts on neither side."""
     classes: Literal["favourable", "any"] = "favourable"

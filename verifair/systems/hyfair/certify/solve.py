@@ -188,8 +188,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
         relax=pairs.relax, scale="logit" if settings.logit else pairs.scale,
     )
     if settings.logit and query.quantity not in ("log-odds", "value"):
-        text = f"--logit: a {query.quantity} of this model has no log-odds; drop it, for the largest gap between two of them"
-        raise QueryError(text)
+        raise QueryError("--logit: of this model gaps between probabilities are bounded, not between log-odds; drop --logit")
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
         gap = maximise(
