@@ -249,9 +249,9 @@ class Model(ABC):
 
 
 def layered(model: Model, what: str) -> Network:
-    """Return the model as a Network. Raises ModelError for others: `what` ("fgce --robust") needs layers."""
+    """Return the model as a Network. Raises ModelError for others: `what`, a noun ("method milp"), needs layers."""
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is {model.kind}, which {what} cannot take: see docs/concepts/models.md")
+        raise ModelError(model.source or "model", f"is {model.kind}, not supported by {what}: see docs/concepts/models.md")
     return model
 
 
@@ -321,8 +321,8 @@ class Network(Model):
         """Return the network if it is piecewise linear. Raises CurveError naming the layer.   what: the method that needs it."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
-                problem = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"
-                soft = f"{what} cannot take probabilities of several classes: ask about decisions, or by --method auto"
+                problem = f"hidden layer {number} has {layer.shown} neurons, not supported by {what}. {ONLY_BENT}"
+                soft = f"probabilities of several classes are not supported by {what}: ask about decisions, or by --method auto"
                 raise CurveError(self.source or "network", soft if self.whole.piecewise_linear else problem)
         return self
 

@@ -146,7 +146,7 @@ def test_probabilities_of_several_classes_are_refused_as_such() -> None:
     """The network itself has ReLU layers alone: it is not to be trained again."""
     several, described = made(0, 3), schema_of(*FEATURES, positive="class = 1")
     query = vf.IndividualFairness(network=several, schema=described, protected=["sex"], epsilon=0.1)
-    with pytest.raises(CurveError, match=r"method milp cannot take probabilities of several classes: ask about decisions"):
+    with pytest.raises(CurveError, match=r"probabilities of several classes are not supported by method milp: ask about decisions"):
         vf.verify(query, method="milp")
     with pytest.raises(QueryError, match="no error is specified of the softmax of several classes in float32"):
         replace(query, network=several, arithmetic="float32")

@@ -107,7 +107,7 @@ def _evaluation_error(network: Model, x: Array) -> Array:
             sums = sums + factor(2 * x.shape[1] + 2) * (reach + network.trees.largest)
         return np.asarray((sums * network.steepness).sum(axis=1) + functions)
     size, error = np.abs(x), 0.0
-    for layer in layered(network, "evaluation").layers:
+    for layer in layered(network, "evaluation by layers").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         error += factor(layer.weight.shape[1])
         if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; this also covers the curve's error ERROR (|a| + 1)

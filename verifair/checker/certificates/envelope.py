@@ -166,7 +166,7 @@ def _curves(model: Model) -> str:
     """Return the names of the network's curves ("sigmoid and tanh" for either of the two); for trees, the link on their sums."""
     if model.of_trees:
         return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
-    network = layered(model, "curves")
+    network = layered(model, "bounds of curves")
     kinds = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in kinds))
 

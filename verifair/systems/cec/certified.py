@@ -152,8 +152,8 @@ def certify_consistency(
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("values", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
-    model, schema = schema.settled(read_network(network, "cec --certify"))
-    network = layered(schema.judges(model), "cec --certify")
+    model, schema = schema.settled(read_network(network, "certified explanation consistency"))
+    network = layered(schema.judges(model), "certified explanation consistency")
     network.require_piecewise_linear("certified explanation consistency")
     started = clock.now()
     deadline = Deadline.after(np.inf if budget is None else budget.seconds)
