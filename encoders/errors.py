@@ -6,19 +6,17 @@ from pathlib import Path
 
 
 class ModelError(Exception):
-    """A model that cannot be used.
-
-    node, op: the ONNX node at fault and its operator, or None when the fault lies with the file as a whole.
-    exit_code: the command line's exit status, 3 for an unsupported or broken model.
-    """
+    """A model that cannot be used.   node, op: the ONNX node at fault and its operator; None: the file as a whole is at fault.
+    exit_code: the command line's exit status, 3 for an unsupported or broken model."""
 
     exit_code = 3
 
     def __init__(self, path: str | Path, problem: str, *, node: str | None = None, op: str | None = None) -> None:
-        self.node = node
-        self.op = op
+        self.node, self.op = node, op
         place = "" if node is None else f"node {node!r} ({op}): " if op else f"{node!r}: "
-        super().__init__(f"{path}: {place}{problem}")
+        from encoders.text import visible_lines
+
+        super().__init__(visible_lines(f"{path}: {place}{problem}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error for other processes (joblib): it is rebuilt from its message, not from the arguments above."""
@@ -37,6 +35,5 @@ class CurveError(ModelError):
 
 def _rebuilt(kind: type[ModelError], message: str, node: str | None, op: str | None) -> ModelError:
     error = kind.__new__(kind, message)
-    error.args = (message,)
     error.node, error.op = node, op
     return error

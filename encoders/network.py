@@ -232,8 +232,10 @@ class Model(ABC):
 
     def _repr_html_(self) -> str:
         """Return the facts as a table, for notebooks."""
+        from encoders.text import visible_lines
+
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in self.facts.items())
-        return f"<div><p><strong>{type(self).__name__}</strong></p><table>{rows}</table></div>"
+        return visible_lines(f"<div><p><strong>{type(self).__name__}</strong></p><table>{rows}</table></div>")
 
     def require_piecewise_linear(self, what: str) -> Network:
         """Return the model if it is a piecewise-linear network. Raises ModelError or CurveError: `what` needs such a network."""

@@ -12,9 +12,13 @@ INTERRUPTED = 130
 
 
 class VerifairError(Exception):
-    """Base of verifair's own errors; exit_code is the command line's exit status."""
+    """Base of verifair's own errors; exit_code is the command line's exit status. Names in messages are safe to print."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        from encoders.text import visible_lines
+        return visible_lines(super().__str__())
 
 
 class DataError(VerifairError):

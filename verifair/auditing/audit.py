@@ -16,6 +16,7 @@ from warnings import catch_warnings, filterwarnings, warn
 import pandas as pd
 
 from encoders.onnx.file import save_onnx
+from encoders.text import visible_lines
 from verifair.auditing.audit_file import loads
 from verifair.auditing.compare import compare, load
 from verifair.auditing.decisions import plot
@@ -36,7 +37,6 @@ from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
 from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names, favoured_word
 from verifair.schema.schema import Schema
-from verifair.screen import visible_lines
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text
 from verifair.systems.results.findings import Statement

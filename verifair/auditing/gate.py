@@ -15,10 +15,10 @@ from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
+from encoders.text import visible
 from verifair.auditing.decisions import lowest, not_compared, ratio_words
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
-from verifair.screen import visible
 from verifair.systems.results.files import save_text
 from verifair.systems.results.words import percent
 from verifair.systems.work import called

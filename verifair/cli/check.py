@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BeforeValidator, Field
 
+from encoders.text import visible
 from verifair.checker.certificates.extent import Extent, Sha256
 from verifair.checker.report import CheckReport, Spread
 from verifair.cli.command import app_of, parse_options
@@ -19,7 +20,7 @@ from verifair.cli.helps import HELPS
 from verifair.errors import CertificateError, NoProofs, VerifairError
 from verifair.interrupts import keeping
 from verifair.notebook.progress import progress_bar
-from verifair.screen import Screen, visible
+from verifair.screen import Screen
 from verifair.systems.results.result import Answer, Count, Seconds, Shape
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System

@@ -19,12 +19,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from encoders.text import visible_lines
 from verifair import __version__
 from verifair.cli.command import NOTHING_KEPT, app_of
 from verifair.cli.helps import HELPS
 from verifair.errors import INTERRUPTED
 from verifair.memory import keep_freed
-from verifair.screen import Screen, visible_lines
+from verifair.screen import Screen
 from verifair.systems.system import SYSTEMS, system
 
 OTHER_VERBS = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")

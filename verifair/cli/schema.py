@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from encoders.text import visible_lines
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
-from verifair.screen import Screen, visible_lines
+from verifair.screen import Screen
 from verifair.systems.results.result import json_schema
 from verifair.systems.system import SYSTEMS, system
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from encoders.text import visible_lines
 from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
-from verifair.screen import visible_lines
 from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System

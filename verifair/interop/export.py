@@ -325,7 +325,8 @@ def _product(pieces: Pieces, table: Array) -> Network:
     own = domain.columns_of(np.flatnonzero(problem.batch.protected))
     is_identity = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
     rows, margin = (None, None) if is_identity else (table, problem.margin)
-    return product_network(layered(problem.network, "an export as a product network"), own=own, shift=domain.start[shifted], rows=rows, margin=margin)
+    network = layered(problem.network, "an export as a product network")
+    return product_network(network, own=own, shift=domain.start[shifted], rows=rows, margin=margin)
 
 
 def _outputs(twin: TwinQuery, table: Array) -> list[tuple[int, bool, float]]:

@@ -11,7 +11,7 @@ from typing import Any
 from verifair.screen import Screen
 
 FIRST, MINUTE = 15.0, 60.0
-"""Seconds before the first line of progress where there is no terminal, and the longest time between two lines."""
+"""Seconds before the first line where there is no terminal, and the longest time between two lines."""
 
 
 @contextmanager
@@ -30,8 +30,7 @@ def progress_bar(label: str) -> Iterator[Callable[..., None]]:
         return
     started, over, counts = time.monotonic(), threading.Event(), list[Any]()
 
-    def watch() -> None:
-        """Print the stage and the share done. This is a thread of its own, as long steps do not report."""
+    def watch() -> None:  # a thread prints the stage and the share done, as long steps do not report
         while not over.wait(min(max(FIRST, time.monotonic() - started), MINUTE)):
             *words, done, total = counts or (0, 0)
             count = f": {done:,.0f} of {total:,.0f} ({done / total:.0%})" if total else ""

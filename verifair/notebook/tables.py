@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from verifair.screen import visible, visible_lines
+from encoders.text import visible, visible_lines
 
 LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
 """Characters of a line and of a value in it or in a table of facts; rows and characters of a cell of a table in HTML."""

@@ -1,9 +1,11 @@
 """What people read, on a terminal and in a spreadsheet: names are text and nothing else."""
 
 import ast
+import pickle
 import re
 import sys
 import time
+import traceback
 import unicodedata
 from io import StringIO
 from pathlib import Path
@@ -14,8 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 import verifair
+from encoders.errors import ModelError
+from encoders.text import visible, visible_lines
+from tests.builders import linear_network
+from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
-from verifair.screen import Screen, visible, visible_lines
+from verifair.screen import Screen
 from verifair.systems.results.spreadsheets import cell, save_table
 
 ROOT = Path(verifair.__file__).parent
@@ -65,6 +71,18 @@ def test_nothing_is_printed_past_the_screen() -> None:
                     if "visible_lines" not in ast.unparse(shown) and "FormattedValue" in ast.dump(shown):
                         past.append(f"{path.relative_to(ROOT)}:{node.lineno}: echo of names")
     assert [line for line in past if "cli/main.py" not in line] == []
+
+
+def test_tracebacks_and_notebooks_show_no_raw_names() -> None:
+    """Python prints `str` of an error, and a notebook the table of a model."""
+    name = "a\x1b[2J\u202eb"
+    for error in (QueryError(f"group {name}"), ModelError(name, "is damaged")):
+        assert "a�[2J�b" in "".join(traceback.format_exception(error))
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    network = linear_network(1.0, 2.0, classes=(name, "c"), source=name)
+    shown = network._repr_html_()
+    assert "a�[2J�b, c" in shown
+    assert all(visible_lines(part) == part for part in (shown, repr(network)))
 
 
 def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:

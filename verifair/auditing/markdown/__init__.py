@@ -10,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from encoders.text import visible
 from verifair.auditing.page.contents import WORDS, duration, ended, evidence_counts, semantics, standings, when
 from verifair.auditing.page.summary import not_examined
 from verifair.auditing.result import AuditResult
-from verifair.screen import visible
 from verifair.systems.results.files import save_text
 
 MAX_SHOWN = 8

@@ -9,12 +9,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from encoders.text import visible_lines
 from verifair.auditing.decisions import clear, fails
 from verifair.auditing.page import contents, summary
 from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
 from verifair.checker.words import counted
-from verifair.screen import visible_lines
 from verifair.systems.groups import SMALL
 from verifair.systems.results.words import name_words, percent
 

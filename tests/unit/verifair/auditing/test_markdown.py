@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from encoders.text import visible
 from tests.audit_sample import HOSTILE, audit, replace
 from verifair.auditing.gate import gate
 from verifair.auditing.markdown import plain, save_model_card, save_summary
 from verifair.auditing.settings import GateSection
-from verifair.screen import visible
 
 SAVES = {"summary": save_summary, "model card": save_model_card}
 
