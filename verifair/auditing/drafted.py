@@ -19,6 +19,7 @@ from verifair.errors import QueryError
 from verifair.files import filled
 from verifair.models.read import read
 from verifair.schema.draft import draft
+from verifair.schema.drafts.infer import guessed_favourable
 from verifair.schema.schema import Schema
 from verifair.schema.spelling import nearest
 from verifair.schema.writing import written
@@ -98,11 +99,13 @@ def _named(path: Path, folder: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedFiles:
-    """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   root: a folder that holds all files."""
+    """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   guess: what to check about the favourable
+    label if none was named.   root: a folder that holds all files."""
 
     audit: Path
     schema: Path
     drafted: bool
+    guess: str | None
     root: Path
 
 
@@ -126,10 +129,14 @@ def drafted_files(
     audit = page.with_name(f"{page.stem}.audit.toml")
     folder = page.resolve().parent
     model_name, schema_name, data_name = (_named(path, folder) for path in (model, schema_file, data))
+    guess = None
     if schema is None:
         table = read_table(data)
         text = draft(table, target=str(target), positive=positive, protected=sensitive, model=network)
-        cuts = medians(Schema.loads(text), table, sensitive)
+        drafted = Schema.loads(text)
+        cuts = medians(drafted, table, sensitive)
+        if positive is None:
+            guess = guessed_favourable(table[str(target)], drafted.positive_label or drafted.outcomes[-1])
     else:
         cuts = medians(Schema.load(schema), data, sensitive)
     sections = sections_of(model_name, schema_name, {"file": data_name, **rows}, sensitive, chosen(None, network, cuts))
@@ -146,7 +153,8 @@ def drafted_files(
             for path, text, _ in texts:
                 if path in new_files:
                     save_text(path, text)
-            yield DraftedFiles(audit=audit, schema=schema_file, drafted=schema is None, root=Path(os.path.commonpath(parents)))
+            root = Path(os.path.commonpath(parents))
+            yield DraftedFiles(audit=audit, schema=schema_file, drafted=schema is None, guess=guess, root=root)
         except BaseException:
             for path in new_files:
                 path.unlink(missing_ok=True)

@@ -130,9 +130,6 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         against = None if settings.against is None else _against(settings.against, places, settings.root)
     if drafted is not None:
         _print_drafted(drafted, places, screen)
-        if drafted.drafted and settings.positive is None:
-            favoured = subject.schema.outcomes[-1]
-            screen.print(f"favourable: {favoured!r}, a guess, as --positive names no label", soft_wrap=True)
     on_interrupt = keeping("finished analyses are kept; run the same command with --resume to go on")
     config = files.model_copy(update={"timeout": timeout, "seed": seed})
     with on_interrupt, alone(places.lock, _in_use_message(places)), cluster(files.cluster), _bars() as tell:
@@ -214,6 +211,8 @@ def _print_drafted(files: DraftedFiles, places: Places, screen: Screen) -> None:
     if files.drafted:
         screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True)
     root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
+    if files.guess is not None:
+        screen.print(files.guess, soft_wrap=True)
     command = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
     screen.print(f"audit file: {files.audit}; to run it again: {command}", soft_wrap=True)
 

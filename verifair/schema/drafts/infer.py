@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -245,13 +246,16 @@ def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, com
     return notes
 
 
-def favoured_word(label: pd.Series, chosen: str | None) -> str:
-    """Return what to check about a favourable label that was not given; "" for 0 and 1, yes and no: there it is 1, and yes."""
-    values = sorted({text(value) for value in label.dropna()})
-    if chosen is None or all(value.lower() in BARE or _is_number(value) for value in values):
-        return ""
-    other = next(value for value in values if value != chosen)
-    return f"label {label.name!r}: {chosen!r} is taken as the favourable one, as none was given; else pass positive={other!r}"
+def guessed_favourable(label: pd.Series, chosen: str) -> str:
+    """Return what to check about a favourable label that was not named, but chosen."""
+    other = next((value for value in sorted({text(value) for value in label.dropna()}) if value != chosen), chosen)
+    guess = f"label {label.name!r}: {chosen!r} is taken as the favourable value, as none was named"
+    return f"{guess}; if it is another, name it: positive={other!r} (--positive {shlex.quote(other)})"
+
+
+def is_bare(label: pd.Series) -> bool:
+    """Return True for labels 0 and 1, yes and no: of these 1, and yes, are favourable by custom."""
+    return all(value.lower() in BARE or _is_number(value) for value in {text(value) for value in label.dropna()})
 
 
 def _is_number(value: str) -> bool:

@@ -216,13 +216,16 @@ def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Pa
     assert done.returncode == 0, (done.stdout + done.stderr)
 
 
+SAYS = r"label 'decision': '{}' is taken as the favourable value, .* name it: positive='{}' \(--positive {}\)"
+
+
 def test_a_favourable_word_that_was_guessed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of approved and denied, the last by name is no good guess."""
     monkeypatch.chdir(tmp_path)
     people = PEOPLE[["income"]].assign(sex=(PEOPLE["sex"] == "Male").astype(int))
     words = np.where(PEOPLE["credit"] == "good", "approved", "denied")
     trees = DecisionTreeClassifier(max_depth=2, random_state=0).fit(people, words)
-    with pytest.warns(DraftWarning, match="'denied' is taken as the favourable one, .* else pass positive='approved'"):
+    with pytest.warns(DraftWarning, match=SAYS.format("denied", "approved", "approved")):
         vf.audit(trees, people.assign(decision=words), target="decision", sensitive=["sex"], analyses=["kmax"], effort=1.0)
     numbers = (words == "approved").astype(int)
     trees = DecisionTreeClassifier(max_depth=2, random_state=0).fit(people, numbers)
@@ -232,7 +235,7 @@ def test_a_favourable_word_that_was_guessed_is_said(tmp_path: Path, monkeypatch:
     asked = ("audit", "--model", "trees.onnx", "--data", "people.csv", "--target", "decision", "--sensitive", "sex")
     done = verifair(*asked, "--effort", "1", "--only", "kmax", "--out", "page.html")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "favourable: 'decision 1', a guess, as --positive names no label" in done.stdout + done.stderr
+    assert re.search(SAYS.format("1", "0", "0"), " ".join(done.stdout.split()))
 
 
 def test_a_sensitive_number_is_cut_at_its_median(model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
