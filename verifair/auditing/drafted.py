@@ -99,8 +99,8 @@ def _named(path: Path, folder: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedFiles:
-    """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   guess: what to check about the favourable
-    label if none was named.   root: a folder that holds all files."""
+    """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   guess: what to check about the
+    favourable label if none was named.   root: a folder that holds all files."""
 
     audit: Path
     schema: Path
