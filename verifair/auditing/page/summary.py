@@ -173,7 +173,8 @@ def _directions(feature: SensitiveFeature, result: AuditResult) -> str:
     """Return the direction in which decisions change, if it is known."""
     if feature.flips is None or feature.gain is None:
         return ""
-    return f' ({feature.gain:,} the favourable "{result.favourable}", {feature.flips[0] - feature.gain:,} "{result.unfavourable}")'
+    lost = feature.flips[0] - feature.gain
+    return f' ({feature.gain:,} to the favourable "{result.favourable}", {lost:,} to "{result.unfavourable}")'
 
 
 def _failing(feature: SensitiveFeature, group: GroupDecisions, favourable: str) -> str:

@@ -11,7 +11,7 @@ from verifair.systems.cec import plots
 from verifair.systems.cec.result import CecResult, CertifiedPairs
 from verifair.systems.cec.settings import SYSTEM, CecSettings
 from verifair.systems.cec.solve import solve
-from verifair.systems.cec.tables import unproved, where
+from verifair.systems.cec.tables import REASON_WORDS, unproved, where
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.words import drawn, firmly, of, percent
@@ -123,7 +123,8 @@ def _certified(pairs: CertifiedPairs, subject: Subject, name: str, work: Work) -
     text = f"{firmly(rank)}: {of(count, pairs.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {nearby}."
     statements = [Statement(text=text, standing=rank, tone=Tone.PLAIN if rest else Tone.GOOD)]
     if rest:
-        text = f"Not proved for the other {of(rest, pairs.regime_A)} pairs by {name}: {unproved(pairs)}."
+        why = unproved(pairs) if len(pairs.unknown) > 1 else REASON_WORDS[next(iter(pairs.unknown))]
+        text = f"Not proved for {of(rest, pairs.regime_A)} pairs by {name}: {why}."
         statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN))
     return proof, statements
 

@@ -38,7 +38,7 @@ MIN_CORRELATION = 0.1
 """A rank correlation from which scores are said to grow with the distance."""
 OTHER_THRESHOLDS = (0.25, 0.5, 0.75)
 REASON_WORDS = {
-    LEAVES: "some rows of the neighbourhoods are in another regime",
+    LEAVES: "some people near them are decided otherwise, or for other reasons",
     DECISION: "the decision could not be bounded",
     SCORE: "the score could not be bounded",
     TIME: "time was up",

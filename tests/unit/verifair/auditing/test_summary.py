@@ -57,7 +57,7 @@ def test_decisions_that_change_are_the_answer_with_their_number() -> None:
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
     ways = exchanged(5)
     ways["exchanged"]["to_favourable"] = 4
-    assert 'get another decision (4 the favourable "good credit", 1 "bad credit").' in answer(certified(ways))[1]
+    assert 'get another decision (4 to the favourable "good credit", 1 to "bad credit").' in answer(certified(ways))[1]
     assert "(5 people): 4 to good credit, 1 to bad credit" in screen(certified(ways))
     _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
     assert text == f"{same} possible people would get another decision, nobody in the table would."

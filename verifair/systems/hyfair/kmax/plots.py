@@ -24,7 +24,7 @@ def plot(result: KmaxResult, path: Path) -> None:
         ends = (_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
         left.step(  # to the end of the axis, so that a single point is visible
             [*seconds, ends[1]], [*steps, steps[-1]], where="post", color=COLORS[1], linewidth=2, marker="o", markersize=5,
-            markevery=list(range(len(seconds))), label=f"best k met ({search.method})",
+            markevery=list(range(len(seconds))), label="best k found",
         )  # fmt: skip
         if upper is not None:
             left.axhline(upper, color=PROVED, linestyle="--", label="certified upper bound")
@@ -54,7 +54,7 @@ def plot(result: KmaxResult, path: Path) -> None:
         right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.set_ylim(0, 1)
         right.set_xlabel("variants of the same person, sorted")
-        right.set_ylabel("probability of the positive class")
+        right.set_ylabel(f'probability of "{query.schema.class_names[1]}"')
 
 
 def _decade(seconds: float, side: Callable[[float], float]) -> float:

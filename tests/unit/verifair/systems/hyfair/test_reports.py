@@ -81,7 +81,9 @@ def test_the_axis_of_time_spans_whole_decades(
     monkeypatch.setattr(Figure, "savefig", noted)
     search = SimpleNamespace(trace=[SimpleNamespace(seconds=at, k=k) for k, at in enumerate(seconds, 1)], method="sa")
     outcomes = pd.DataFrame({"bucket": [3, 4], "probability": [0.35, 0.45]})
-    best, space = SimpleNamespace(k=len(seconds), buckets=10), SimpleNamespace(query=SimpleNamespace(probable=True))
+    best, space = SimpleNamespace(k=len(seconds), buckets=10), SimpleNamespace(
+        query=SimpleNamespace(probable=True, schema=SimpleNamespace(class_names=("bad", "good")))
+    )
     result: Any = SimpleNamespace(search=search, best=best, outcomes=outcomes, upper=3, space=space)
     plot(result, tmp_path / "k.png")
     assert limits == [pytest.approx(expected)]
