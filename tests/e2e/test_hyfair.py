@@ -16,6 +16,7 @@ from verifair import datasets
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.rules import refused
+from verifair.systems.hyfair.kmax.tables import SEARCHES
 from verifair.systems.hyfair.search import annealing
 from verifair.training.onnx_writer import onnx_model
 
@@ -43,6 +44,7 @@ def test_explain_writes_rules_text_and_picture(folder: Path) -> None:
         assert rule["evidence"]["difference"] == pytest.approx(rule["evidence"]["inside"] - rule["evidence"]["negated"])
     text = (folder / "explain" / "rules.txt").read_text()
     assert answer["rules"][0]["words"] in text
+    assert text.startswith("k: the number of outcome buckets that a person falls into if only ")
     assert (folder / "explain" / "rules.png").read_bytes().startswith(b"\x89PNG")
     assert {line["method"] for line in answer["lime"]} == {"LIME", "rules"}
     written = json.loads((folder / "explain.json").read_text())
@@ -347,6 +349,7 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
         "--json", tmp_path / "k.json",
     )
     assert "No upper bound was certified" in " ".join(done.stdout.split())
+    assert f"Search ({SEARCHES[method]}, seed 0)" in " ".join(done.stdout.split())
     answer = json.loads((tmp_path / "k.json").read_text())
     assert answer["upper"] is None
     assert answer["search"]["method"] == method

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 def closest(name: str, names: Sequence[str]) -> str | None:
     """Return the known name that is nearest to `name` in spelling, or None if it resembles none."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return next(iter(matches or [n for n in names if n.casefold() == name.casefold()]), None)
+    same = [n for n in names if n.casefold() == name.casefold()]
+    return next(iter(same or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def nearest(name: str, candidates: Iterable[object]) -> str:

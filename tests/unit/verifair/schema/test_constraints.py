@@ -233,6 +233,7 @@ def test_sections_may_be_tables_of_their_own() -> None:
     ('if = { sexx = "Male" }\nthen = { age = 3 }', "constraint 'c': there is no feature 'sexx' in the schema; did you mean"),
     ('never = { sex = "Mole" }', "constraint 'c': feature 'sex': 'Mole' is an unknown category; did you mean 'Male'? Known are "
      "Female, Male; correct it, or add the category to the schema"),
+    ('never = { sex = "male" }', "constraint 'c': feature 'sex': 'male' is an unknown category; did you mean 'Male'?"),
     ("never = { sex = [] }", "constraint 'c': never: feature 'sex': [] lists no value; name at least one"),
     ("never = {}", "constraint 'c': never: found {}, expected conditions such as { feature = value }, at least one"),
     ("never = 3", "constraint 'c': never: found 3, expected conditions"),

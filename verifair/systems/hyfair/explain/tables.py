@@ -14,17 +14,19 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
 from verifair.systems.hyfair.explain.rules import PURITY, Explained
-from verifair.systems.results.words import box_options, two_digits
+from verifair.systems.results.words import box_options, listed, two_digits
 
 MAX_SHOWN = 10
 """Rules on the screen; the file has all."""
+MEASURES = {"k": "the number of outcome buckets that a person falls into", "gap": "how far a person's probability moves"}
+"""The screen's words for --measure."""
 
 
 def show(result: ExplainResult, console: Console) -> None:
     """Print the clusters, the rules with the largest effect of negation, and the next steps."""
     _print(result, console, MAX_SHOWN)
     if result.box:
-        about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
+        about = "These rules were found within the box; a guardrail made of them abstains for people outside of it as well:"
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
     if result.file is not None and result.rules:
         guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {quote(str(result.file))} --out guarded.onnx"
@@ -44,6 +46,9 @@ def write(result: ExplainResult, folder: Path) -> None:
 def _print(result: ExplainResult, console: Console, shown: int) -> None:
     schema, settings, explanations = result.described, result.settings, result.found.found
     unit = "outcome buckets" if settings.measure == "k" else "between the highest and the lowest probability"
+    protected = result.query.protected
+    changes = f"{listed(protected)} change{'s' * (len(protected) == 1)}"
+    console.print(f"{settings.measure}: {MEASURES[settings.measure]} if only {changes}.", soft_wrap=True)
     for index, item in enumerate(explanations, start=1):
         values = f"{item.severity:g}" if settings.measure == "k" else f"{item.severity:.4f}"
         high = int(item.labelled.high.sum())
@@ -81,8 +86,8 @@ def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, consol
         shares = ", ".join(f"{two_digits(share)} of the {name}" for name, share in covered.items())
         console.print(f"{index}. {explained.rule.words(schema)}", soft_wrap=True)
         console.print(
-            f"   mean {measure} {e.inside:.3g}, with one condition negated {e.negated:.3g} (difference {e.difference:.3g}), "
-            f"elsewhere {e.outside:.3g}; covers {shares}",
+            f"   mean {measure} {e.inside:.3g}; {e.negated:.3g} with one condition negated (difference {e.difference:.3g}); "
+            f"{e.outside:.3g} elsewhere; covers {shares}",
             soft_wrap=True,
         )
 

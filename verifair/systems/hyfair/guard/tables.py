@@ -26,8 +26,8 @@ def show(result: GuardResult, console: Console) -> None:
     _show_tightened(result, console)
     console.print(effects_table(result.effects))
     console.print(
-        "Measured, not proved. accuracy: on answered rows; refused: share of all rows; #ID, ID: number and share of the searched "
-        "rows that fall into several buckets (k >= 2); near: of samples near the explained clusters.", soft_wrap=True,
+        "Measured, not proved. accuracy: on answered rows; abstains: for this share of all rows; #ID, ID: number and share of the "
+        "searched rows that fall into several buckets (k >= 2); near: of samples near the explained clusters.", soft_wrap=True,
     )
     if result.instances is not None:
         added = result.instances
@@ -53,7 +53,7 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
         console.print(f"... and {len(tightened.rules) - MAX_SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
     before, upper = certified.before, "none is certified" if certified.before.upper is None else f"{certified.before.upper:.4f}"
     console.print(
-        f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was met, and the bound was "
+        f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was found, and the bound was "
         f"{upper}. Proved and answered: {two_digits(tightened.domain)} of the domain."
     )
     query, k = result.query, tightened.most_buckets(result.query.buckets)
@@ -77,7 +77,7 @@ def effects_table(effects: Sequence[Effect]) -> Grid:
         grid.add_column(e.intervention.replace(" + ", "\n+ "), justify="right", no_wrap=True)
     lines = {
         "accuracy": [cell(e.accuracy, ".4f") for e in effects],
-        "refused": [cell(e.abstained, ".2%") for e in effects],
+        "abstains": [cell(e.abstained, ".2%") for e in effects],
         "max k": [f"{e.max_k}" for e in effects],
         "mean k": [cell(e.mean_k, ".2f") for e in effects],
         "#ID": [f"{e.instances:,}" for e in effects],

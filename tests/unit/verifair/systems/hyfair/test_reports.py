@@ -43,7 +43,7 @@ def test_four_interventions_fit_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for value in ("0.7500", "9.00%", "3.33", "1,234,567", "97.8%", "2.88", "92.1%"):
         assert text.count(value) == 4
-    for word in ("accuracy", "refused", "max k", "mean k", "#ID", "near: mean k", "near: ID"):
+    for word in ("accuracy", "abstains", "max k", "mean k", "#ID", "near: mean k", "near: ID"):
         assert word in text
 
 
