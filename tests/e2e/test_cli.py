@@ -86,6 +86,12 @@ def test_pba_of_several_features_says_what_their_intersections_are(tmp_path: Pat
     assert "equal rows count once" in accepted.stdout
 
 
+def test_a_feature_that_is_not_there_is_refused_before_anything_is_said_of_it() -> None:
+    done = verifair("pba", "--demo", "german", "--protected", "gender")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no feature 'gender' in the schema" in done.stderr
+
+
 def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path, audit: Path, tmp_path: Path) -> None:
     where = ("--model", german / "german.onnx", "--schema", german / "german.toml")
     accepted = answered("check", audit / "certificate.json.gz", *where)

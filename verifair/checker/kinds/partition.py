@@ -350,8 +350,8 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
         near, place = "", "in a box that it does not describe"  # only for a file that is rejected
     near += decided(rule, network, schema) if epsilon is None else ""
     return (
-        f"It states: {goal} {pairs}{near} in {extent.proved:,} of {extent.total:,} parts (size {about.get('size')}); this fails in "
-        f"each of {extent.refuted:,} others{left}; the parts lie {place}."
+        f"It states: {goal} {pairs}{near} in {extent.proved:,} of {extent.total:,} parts (size {about.get('size')}); it fails in "
+        f"{extent.refuted:,} of them{left}; the parts lie {place}."
     )
 
 

@@ -55,8 +55,6 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
             pass
     rows, words = _audited_rows(settings, subject, work.seed)
     names = list(dict.fromkeys(settings.protected))
-    for name in names:
-        work.say(_moves(schema, name))
     joint = [Exchange.of(schema, subset) for size in range(2, len(names) + 1) for subset in combinations(names, size)]
     exchanges = [*(Exchange.of(schema, name) for name in names), *joint]
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
@@ -64,6 +62,8 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
         for name in [*names, *(exchange.names for exchange in joint if settings.intersections)] for kind in kinds
     ]
+    for name in names:
+        work.say(_moves(schema, name))
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
         raise DataError(NO_ROWS)

@@ -190,7 +190,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
     if settings.logit and query.quantity not in ("log-odds", "value"):
         raise QueryError("--logit: of this model gaps between probabilities are bounded, not between log-odds; drop --logit")
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
-    with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
+    with work.bar(f"largest gap with {' and '.join(query.protected)}, found of the bound, in thousandths") as progress:
         gap = maximise(
             query, budget=work.budget(), tolerance=tolerance, jobs=work.jobs,
             progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
@@ -209,7 +209,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     claim(store, work)
     rows = subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
-    with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
+    with work.bar(f"fair share with {' and '.join(query.protected)}, proved of the bound, in 1/10,000") as progress:
         share = certify_share(
             query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume, jobs=work.jobs,
             progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
