@@ -17,9 +17,9 @@ Everything that an audit proved: verifair check report.files --model german.onnx
 Trains a ReLU network by one of four methods: agnostic (no fairness term), certifair (counterfactual penalty), fair-n (margin gap of
 the groups) or cec (the same reasons for comparable people of different groups). Needs the extra `torch`.
 
-Examples:
-verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
-verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
+Example: verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
+
+Consistent reasons: verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
 """,
     "export": """
 Writes the question of `verifair certify` for other verifiers, in the layout of VNN-COMP's benchmarks: VNN-LIB 2.0 with two

@@ -30,7 +30,7 @@ from verifair.systems.system import SYSTEMS, system
 
 OTHER_VERBS = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
 """Verbs that are no systems, each a module of this package."""
-ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
+ORDER = ("audit", "pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
 """Verbs that come first in the help, in this order."""
 
 
@@ -54,7 +54,7 @@ class Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a verb's entry for the list of verbs; `resolve_command` finds the command itself."""
-        return TyperCommand(name=cmd_name, help=_help(cmd_name)) if cmd_name in verbs() else None
+        return TyperCommand(name=cmd_name, help=first_sentence(cmd_name)) if cmd_name in verbs() else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in verbs():
@@ -97,14 +97,16 @@ def _app(verb: str) -> typer.Typer:
     return app
 
 
-def _help(verb: str) -> str:
-    return system(verb).help if verb in SYSTEMS else HELPS[verb]
+def first_sentence(verb: str) -> str:
+    """Return the first sentence of a verb's help, in one line, for the list of verbs."""
+    text = system(verb).help if verb in SYSTEMS else HELPS[verb]
+    return f"{' '.join(text.split()).split('. ')[0].removesuffix('.')}."
 
 
 app = typer.Typer(
     name="verifair",
     cls=Verbs,
-    help="Proofs, exact counterexamples and bounds for the fairness of trained networks (ONNX).",
+    help="Proofs, exact counterexamples and bounds for the fairness of trained models: networks and tree ensembles.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

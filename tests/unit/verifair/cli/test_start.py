@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
 from verifair import _siblings
-from verifair.cli.main import verbs
+from verifair.cli.main import first_sentence, verbs
 
 ROOT = Path(str(vf.__file__)).parents[1]
 
@@ -89,6 +90,10 @@ def test_a_package_installed_over_ours_is_told(there: str | None, tmp_path: Path
 def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:
     screen = command("--help").stdout
     assert all(f" {verb} " in screen for verb in verbs())
+    words = flat(screen.replace("│", ""))
+    for verb in verbs():  # each with one sentence, whose lines fill the screen
+        assert re.fullmatch(r"[A-Z][^\n]+\.", sentence := first_sentence(verb)) and ". " not in sentence
+        assert sentence in words
     wrong = command("aduit")
     assert wrong.returncode == 2
     assert "Did you mean 'audit'?" in flat(wrong.stderr)

@@ -57,9 +57,9 @@ class GuardSettings(VariantSettings):
 SYSTEM = System(
     verb="guard",
     help="""
-Writes a network that refuses the inputs that its rules describe. GUARDED.onnx has an output `abstain` (true: refused; the other
-outputs are then NaN); GUARDED.toml is the schema without the refused rows, for `verifair certify`. With --target verifair finds the
-rules: the network answers where a proof succeeds, and refuses the rest. --retrain also continues the training of the network with
+Writes a network that abstains from the inputs that its rules describe. GUARDED.onnx has an output `abstain` (true: no answer; the
+other outputs are then NaN); GUARDED.toml is the schema without these rows, for `verifair certify`. With --target verifair finds the
+rules: the network answers where a proof succeeds, and abstains elsewhere. --retrain also continues the training of the network with
 discriminatory instances, all variants of which get the same label.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
