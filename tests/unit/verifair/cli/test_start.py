@@ -92,7 +92,8 @@ def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:
     assert all(f" {verb} " in screen for verb in verbs())
     words = flat(screen.replace("│", ""))
     for verb in verbs():  # each with one sentence, whose lines fill the screen
-        assert re.fullmatch(r"[A-Z][^\n]+\.", sentence := first_sentence(verb)) and ". " not in sentence
+        assert re.fullmatch(r"[A-Z][^\n]+\.", sentence := first_sentence(verb))
+        assert ". " not in sentence
         assert sentence in words
     wrong = command("aduit")
     assert wrong.returncode == 2
