@@ -147,6 +147,15 @@ def test_what_needs_gradients_says_what_to_do(name: str, asked: str, files: Path
     assert "\n" not in told
 
 
+@pytest.mark.parametrize(("asked", "by"), [("certify --share", "the certified share"), ("certify --method milp", "method milp")])
+def test_what_needs_layers_names_itself_and_the_kind(asked: str, by: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    verb, *options = ASKED[asked]
+    done = CliRunner().invoke(app, [verb, "calibrated forest.onnx", "--schema", "calibrated forest.toml", *options])
+    kind = "a mean of probabilities of functions of trees' sums"
+    assert str(done.exception) == f"calibrated forest.onnx: is {kind}, not supported by {by}: see docs/concepts/models.md"
+
+
 def test_a_model_without_log_odds_is_not_asked_for_them(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(files)
     about = ("certify", "forest.onnx", "--schema", "forest.toml", *ASKED["certify --maximise"][1:], "--box", "rate=1")
