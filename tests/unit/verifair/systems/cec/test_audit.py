@@ -617,7 +617,7 @@ def test_steps_and_proofs_are_of_networks_alone(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="piecewise constant"):
         asked.audit(frame, sensitive_features="sex")
     asked.set_params(steps=None)
-    with pytest.raises(ModelError, match="tree ensemble, which cec --certify"):
+    with pytest.raises(ModelError, match="is a tree ensemble, not supported by certified explanation consistency"):
         certify_consistency(
             model, ONE_LOGIT, asked.audit(frame, sensitive_features="sex"), asked.reference_, asked.reference_.people, 1
         )
