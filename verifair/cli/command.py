@@ -68,8 +68,8 @@ def _parameter(name: str, field: FieldInfo, system: System) -> inspect.Parameter
     if mark.argument:
         info: Any = typer.Argument(help=help_text, show_default=False, metavar=mark.name)
     else:
-        limits = [f"at least {_limit(m.ge)}" for m in field.metadata if isinstance(m, Ge) and isinstance(m.ge, (int, float))]
-        limits += [f"at most {_limit(m.le)}" for m in field.metadata if isinstance(m, Le) and isinstance(m.le, (int, float))]
+        limits = [f"at least {m.ge:,.10g}" for m in field.metadata if isinstance(m, Ge) and isinstance(m.ge, (int, float))]
+        limits += [f"at most {m.le:,.10g}" for m in field.metadata if isinstance(m, Le) and isinstance(m.le, (int, float))]
         help_text = f"{help_text} ({', '.join(limits)})" if limits and kind in (int, float) else help_text
         names = [option_name(name, field)]
         if kind is bool and default is True:
@@ -124,11 +124,6 @@ def _problem_line(group: type[Settings], problem: Any) -> str:
     if problem["type"] in schema_file.RANGES:
         return f"{option}: expected {schema_file.expected(problem, group)}"
     return f"{option}: {text[0].lower()}{text[1:]}".replace("input should be", "expected")
-
-
-def _limit(value: float) -> str:
-    """Return the end of an option's range in full: "1,048,576"."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _word(value: Any) -> str:

@@ -99,8 +99,7 @@ def _app(verb: str) -> typer.Typer:
 
 def first_sentence(verb: str) -> str:
     """Return the first sentence of a verb's help, in one line, for the list of verbs."""
-    text = system(verb).help if verb in SYSTEMS else HELPS[verb]
-    return f"{' '.join(text.split()).split('. ')[0].removesuffix('.')}."
+    return " ".join((system(verb).help if verb in SYSTEMS else HELPS[verb]).split()).split(". ")[0].removesuffix(".") + "."
 
 
 app = typer.Typer(
