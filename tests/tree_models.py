@@ -9,6 +9,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from encoders.network import Link
+from encoders.trees.ensemble import TreeEnsemble
+
 Node = Any
 """A leaf: a list of weights, one for each score. A question: (feature, mode, threshold, node if it holds, node if not)."""
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -93,3 +96,45 @@ def value_of(node: Node, row: np.ndarray) -> list[float]:
         feature, mode, threshold, true, false = node
         node = true if compare[mode](np.float32(row[feature]), np.float32(threshold)) else false
     return node
+
+
+class Chains:
+    """Random trees about sets of codes, each a chain of splits whose two ends are shared, as files of boosted trees hold them."""
+
+    def __init__(self, rng: np.random.Generator, codes: dict[int, int]) -> None:
+        """codes: how many codes, 0, 1, ..., each column has; columns of 2 and of 100 are numbers."""
+        self.rng, self.codes, self.nodes = rng, codes, list[tuple[int, float, int, int, float]]()
+        self.leaves, self.roots = 0, list[int]()
+
+    def _node(self, column: int, threshold: float, left: int, right: int, value: float = 0.0) -> int:
+        self.nodes.append((column, threshold, left, right, value))
+        return len(self.nodes) - 1
+
+    def add(self, depth: int) -> None:
+        """Add a tree."""
+        self.roots.append(self._tree(depth))
+
+    def _tree(self, depth: int) -> int:
+        if depth == 0:
+            self.leaves += 1
+            return self._node(-1, 0.0, len(self.nodes), len(self.nodes), float(np.float32(self.rng.normal())))
+        inside, outside = self._tree(depth - 1), self._tree(depth - 1)
+        column = int(self.rng.choice(list(self.codes)))
+        count = self.codes[column]
+        if count in (2, 100):
+            return self._node(column, float(self.rng.integers(count - 1)), inside, outside)
+        start = outside
+        members = self.rng.choice(count, self.rng.integers(1, count - 1), replace=False)
+        for code in sorted(members.tolist(), reverse=bool(self.rng.random() < 0.5)):
+            below = self._node(column, code - 1.0, start, inside)     # x = code: x <= code, and not x <= code - 1
+            start = self._node(column, float(code), below, start)
+        return start
+
+    def ensemble(self, **more: Any) -> TreeEnsemble:
+        """Return the trees so far, of one score."""
+        column, threshold, left, right, value = (np.array(values) for values in zip(*self.nodes, strict=True))
+        return TreeEnsemble(
+            root=np.array(self.roots), column=column, threshold=threshold, left=left, right=right,
+            missing_left=np.zeros(len(column), dtype=bool), value=value[:, None], columns=len(self.codes),
+            **{"base": np.zeros(1), "link": Link.IDENTITY, "source_sha256": "0" * 64, **more},
+        )  # fmt: skip

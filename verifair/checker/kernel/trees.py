@@ -15,16 +15,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.domain import Batched, Domain
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.bounds import ranges
 
+Bytes = npt.NDArray[np.uint8]
 PAIRS = 1 << 22
 """Pairs of leaves of one tree that are compared at once."""
-TOGETHER = 512
-"""Boxes bounded at a time, at most: fewer where there are many pairs of leaves."""
+TOGETHER, MOST_WORDS = 512, 1 << 11
+"""Boxes bounded at a time, at most: fewer where there are many pairs of leaves; and the most codes of a column that are a block."""
 FAR, COARSE, SAME = np.int64(1) << 62, 12, 1 << 11
 """More than all pairs of leaves add (2^60); low bits that evened bounds drop, so that sums of 2^13 trees fit; and the spread over
 the cells of a variable up to which a tree counts as independent of it."""
@@ -32,58 +34,70 @@ the cells of a variable up to which a tree counts as independent of it."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ends(Batched):
-    """Boxes: ends low and high (B, n) of n columns, and bits (B, blocks, words) of the categories of every one-hot block."""
+    """Boxes: ends low and high (B, n) of n columns, and sets (B, blocks, bytes) of the categories of every block, a bit each."""
 
     low: Array
     high: Array
-    categories: Booleans
+    categories: Bytes
 
     @property
     def hull(self) -> Ends:
         """The smallest box around all of them."""
-        low, high, categories = self.low.min(axis=0), self.high.max(axis=0), np.any(self.categories, axis=0)
+        low, high, categories = self.low.min(axis=0), self.high.max(axis=0), np.bitwise_or.reduce(self.categories, axis=0)
         return Ends(low=low[None], high=high[None], categories=categories[None])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paths(Ends):
-    """The leaves (L) of all trees, tree by tree, as the boxes of their rows: low < x <= high."""
+    """The leaves (L) of all trees, tree by tree, as the boxes of their rows: low < x <= high.
+
+    block: of the splits right above a node, -1 for numbers.   start: paths of one start differ in this block alone.
+    """
 
     tree: Integers
     node: Integers
+    block: Integers
+    start: Integers
 
     @classmethod
-    def of(cls, ensemble: TreeEnsemble, domain: Domain, columns: Integers) -> Paths:
-        """Follow every path from the roots; paths that no row takes are left out.   columns: (n,) the numbers that splits use."""
-        count, n = len(ensemble.root), ensemble.columns
-        blocks = np.flatnonzero(domain.one_hot)
-        node, tree = ensemble.root, np.arange(count)
-        low, high = np.full((count, n), -np.inf), np.full((count, n), np.inf)
-        threshold, leaves = _on_whole_numbers(ensemble, domain), []
-        for _ in range(ensemble.depth + 1):
-            column = ensemble.column[node]
-            is_leaf = column < 0
-            leaves.append((tree[is_leaf], node[is_leaf], low[is_leaf], high[is_leaf]))
-            node, tree, low, high, column = node[~is_leaf], tree[~is_leaf], low[~is_leaf], high[~is_leaf], column[~is_leaf]
-            index, limit = np.arange(len(node)), threshold[node]
-            left, right = (low.copy(), high.copy()), (low, high)
-            left[1][index, column] = np.minimum(high[index, column], limit)
-            right[0][index, column] = np.maximum(low[index, column], limit)
-            node = np.concatenate([ensemble.left[node], ensemble.right[node]])
-            tree = np.tile(tree, 2)
-            low, high = np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
-            nonempty = np.asarray((low < high).all(axis=1))
-            node, tree, low, high = node[nonempty], tree[nonempty], low[nonempty], high[nonempty]
-        tree, node, low, high = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
-        categories = np.zeros((len(tree), len(blocks), int(domain.width[blocks].max(initial=0))), dtype=bool)
-        for b, v in enumerate(blocks.tolist()):
-            block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
-            one, zero = (np.asarray((low[:, block] < value) & (value <= high[:, block])) for value in (1.0, 0.0))
-            rest_zero = np.asarray(zero.sum(axis=1, keepdims=True) - zero == domain.width[v] - 1)
-            categories[:, b, : domain.width[v]] = one & rest_zero
-        paths = cls(tree=tree, node=node, low=low[:, columns], high=high[:, columns], categories=categories)
-        order = np.argsort(tree, kind="stable")
-        return paths.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
+    def of(cls, ensemble: TreeEnsemble, threshold: Array, columns: Integers, block: Integers, cells: Array) -> Paths:
+        """Follow every path from the roots; paths that no row takes are left out.
+
+        columns: (c,) the numbers that splits use.   block: (n,) of every column, -1 for numbers.   cells: (n, words) the value of
+        a column in each category of its block, NaN for none.
+        """
+        count, blocks = len(ensemble.root), np.arange(block.max(initial=-1) + 1)
+        sets = np.zeros((len(blocks), cells.shape[1]), dtype=bool)
+        np.logical_or.at(sets, block[block >= 0], ~np.isnan(cells[block >= 0]))
+        low, none, is_leaf = np.full((count, len(columns)), -np.inf), np.full(count, -1), ensemble.column < 0
+        waiting = cls(low=low, high=-low, categories=np.tile(np.packbits(sets, axis=1), (count, 1, 1)),
+                      tree=np.arange(count), node=ensemble.root, block=none, start=none)
+        leaves, last = list[Paths](), 0
+        for nodes in ensemble.upwards[::-1]:      # each after all nodes above it
+            leaves.append(waiting.take(is_leaf[waiting.node]))
+            here = np.isin(waiting.node, nodes)
+            at, waiting = waiting.take(here).joined(), waiting.take(~here & ~is_leaf[waiting.node])
+            column, limit = ensemble.column[at.node], threshold[at.node][:, None]
+            about, asked, of_block = column[:, None] == columns, block[column][:, None] == blocks, block[column]
+            start = np.where((of_block >= 0) & (of_block == at.block), at.start, last + np.arange(len(at)))
+            goes_left, last = cells[column] <= limit, last + len(at)
+            left = ensemble.left, goes_left, at.low, np.where(about, np.minimum(at.high, limit), at.high)
+            right = ensemble.right, ~goes_left, np.where(about, np.maximum(at.low, limit), at.low), at.high
+            for branch, allowed, low, high in (left, right):
+                categories = at.categories & np.where(asked[:, :, None], np.packbits(allowed, axis=1)[:, None], np.uint8(255))
+                half = replace(at, node=branch[at.node], low=low, high=high, categories=categories, block=of_block, start=start)
+                some = np.all(low < high, axis=1) & np.all(np.any(categories, axis=2), axis=1)
+                waiting = cls.join([waiting, half.take(some)])
+        paths = cls.join([*leaves, waiting]).joined()
+        return paths.take(np.argsort(paths.tree, kind="stable"))
+
+    def joined(self) -> Paths:
+        """Make one path of those from one start to one node: a set of categories is a chain of splits whose ends are shared."""
+        key = np.where(self.block < 0, -1 - np.arange(len(self)), self.start * (self.node.max(initial=0) + 1) + self.node)
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        categories = self.categories[first]
+        np.bitwise_or.at(categories, number.reshape(-1), self.categories)
+        return replace(self.take(first), categories=categories)
 
     def meet(self, boxes: Ends, columns: Integers | None = None) -> Booleans:
         """Return (B, L) True where a box meets a leaf.   columns: those that count, None for all."""
@@ -95,7 +109,7 @@ class Paths(Ends):
             bits &= np.packbits(fits, axis=1)[inverse]
         mask = np.unpackbits(bits, axis=1, count=len(self.tree)).astype(bool)
         for b in range(self.categories.shape[1]):
-            mask &= boxes.categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
+            mask &= _common(boxes.categories[:, b], self.categories[:, b])
         return mask
 
 
@@ -109,12 +123,23 @@ class TreeBounds:
     compares = False
 
     def __init__(self, ensemble: TreeEnsemble, domain: Domain) -> None:
-        self.ensemble, self.domain, self.blocks = ensemble, domain, np.flatnonzero(domain.one_hot)
-        self.columns = np.setdiff1d(ensemble.column[ensemble.column >= 0], domain.columns_of(self.blocks))
+        self.ensemble, self.domain, self.threshold = ensemble, domain, _on_whole_numbers(ensemble, domain)
+        inner, parts = np.flatnonzero(ensemble.column >= 0), {v: np.eye(domain.width[v]) for v in np.flatnonzero(domain.one_hot)}
+        branches, column = np.stack([ensemble.left[inner], ensemble.right[inner]]), ensemble.column[inner]
+        is_shared = np.any(np.bincount(branches.reshape(-1), minlength=1)[branches] > 1, axis=0)
+        for v in np.flatnonzero(~domain.one_hot & np.isin(domain.start, column[is_shared])):
+            ends = np.unique(np.append(self.threshold[inner[column == domain.start[v]]], np.inf))
+            parts |= {v: ends[None]} if len(ends) <= MOST_WORDS else {}
+        self.blocks, self.block = np.array(sorted(parts), dtype=np.int64), np.full(domain.columns, -1)
+        self.cells = np.full((domain.columns, max([part.shape[1] for part in parts.values()], default=0)), np.nan)
+        for b, v in enumerate(self.blocks):
+            block = slice(domain.start[v], domain.start[v] + domain.width[v])
+            self.block[block], self.cells[block, : parts[v].shape[1]] = b, parts[v]
+        self.columns = np.setdiff1d(column, np.flatnonzero(self.block >= 0))
 
     @cached_property
     def paths(self) -> Paths:
-        return Paths.of(self.ensemble, self.domain, self.columns)
+        return Paths.of(self.ensemble, self.threshold, self.columns, self.block, self.cells)
 
     @cached_property
     def sizes(self) -> Array:
@@ -172,13 +197,14 @@ class TreeBounds:
         self, ends: list[Ends], paths: Both, differs: Booleans, box: Integers, p: Array, q: Array, needed: Array | None
     ) -> Array:
         """Return `least` of boxes of x and of x', which meet no other leaves than `paths`."""
-        bounds, blocks, moves = np.full(len(box), -np.inf), differs[self.domain.start[self.blocks]][:, None], differs[self.columns]
+        bounds, blocks, moves = np.full(len(box), -np.inf), differs[self.domain.start[self.blocks]], differs[self.columns]
         i, j, tree = _pairs(*paths, ~moves, np.flatnonzero(~blocks).tolist())
+        moving = np.where(blocks, 255, 0).astype(np.uint8)[:, None]
         pair, twin = paths[0].take(i), paths[1].take(j)
         joint = replace(pair, low=np.where(moves, pair.low, np.maximum(pair.low, twin.low)),   # x, and x' where both are one
                         high=np.where(moves, pair.high, np.minimum(pair.high, twin.high)),
-                        categories=pair.categories & (twin.categories | blocks))
-        twin, free = replace(twin, categories=twin.categories | ~blocks), np.flatnonzero(moves)
+                        categories=pair.categories & (twin.categories | moving))
+        twin, free = replace(twin, categories=twin.categories | ~moving), np.flatnonzero(moves)
         number = dict[bytes, int]()
         group = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
         scaled = [self._scaled_terms(joint.node, twin.node, np.frombuffer(weight)) for weight in number]
@@ -218,17 +244,23 @@ class TreeBounds:
         (blocks, words), the pairs `index` (K,) hold: pairs with the first and the last one of a range."""
         for v in np.flatnonzero(~differs[self.domain.start]).tolist():
             for b in np.flatnonzero(self.blocks == v).tolist():
-                pair, cell = np.nonzero(pairs.categories[index, b] & allowed[b])
-                yield pair, cell, cell
+                members = np.unpackbits(pairs.categories[index, b] & allowed[b], axis=1)
+                edges = np.diff(members.astype(np.int8), axis=1, prepend=0, append=0)
+                pair, first = np.nonzero(edges > 0)
+                yield pair, first, np.nonzero(edges < 0)[1] - 1
             for c in np.flatnonzero(self.columns == self.domain.start[v]).tolist():
                 ends, last = np.unique(np.minimum(pairs.high[index, c], high[c]), return_inverse=True)
                 yield np.arange(len(last)), np.searchsorted(ends, pairs.low[index, c], side="right"), last.reshape(-1)
 
     def _ends(self, low: Array, high: Array) -> Ends:
         """Return boxes low, high (B, n) of all columns, with the categories that they leave, as bits."""
-        categories = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
-        for b, (start, width) in enumerate(zip(self.domain.start[self.blocks], self.domain.width[self.blocks], strict=True)):
-            categories[:, b, :width] = high[:, start : start + width] >= 1
+        categories = np.zeros((len(high), len(self.blocks), -(-self.cells.shape[1] // 8)), dtype=np.uint8)
+        for b, v in enumerate(self.blocks.tolist()):
+            start, width = self.domain.start[v], self.domain.width[v]
+            below = np.append(-np.inf, self.cells[start, :-1])
+            met = (low[:, [start]] <= self.cells[start]) & (below < high[:, [start]])
+            bits = np.packbits(high[:, start : start + width] >= 1 if self.domain.one_hot[v] else met, axis=1)
+            categories[:, b, : bits.shape[1]] = bits
         return Ends(low=low[:, self.columns], high=high[:, self.columns], categories=categories)
 
     def _scaled_terms(self, leaf: Integers, partner: Integers, weight: Array) -> tuple[Integers, int, float]:
@@ -254,8 +286,9 @@ def _evened(terms: Integers, tree: Integers, cells: Iterator[tuple[Integers, Int
     value, far, begin = terms >> COARSE, FAR >> COARSE, np.flatnonzero(np.diff(tree, prepend=-1) != 0)
     number = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(tree)))
     for pair, first, last in cells if len(begin) < 1 << 13 else ():
-        starts = np.zeros((len(begin), last.max() + 1), dtype=bool)
-        starts[number[pair], first] = True
+        starts = np.zeros((len(begin), last.max() + 2), dtype=bool)
+        starts[number[pair], first] = starts[number[pair], last + 1] = True
+        starts = starts[:, :-1]
         asks: Booleans = np.any(starts[:, 1:], axis=1)
         selected = asks[number[pair]]
         if asks.sum() < 2:
@@ -311,14 +344,19 @@ def _pairs(first: Paths, second: Paths, equal: Booleans, shared: list[int]) -> t
             for column in columns:
                 fits &= first.low[a, column][:, None] < second.high[partners, column]
                 fits &= second.low[partners, column] < first.high[a, column][:, None]
-            i, j = np.nonzero(fits)
-            compatible = np.ones(len(i), dtype=bool)
             for b in shared:
-                compatible &= (first.categories[a[i], b] & second.categories[partners[j], b]).any(axis=1)
-            pairs.append((a[i[compatible]], partners[j[compatible]], np.full(int(compatible.sum()), tree)))
+                fits &= _common(first.categories[a, b], second.categories[partners, b])
+            i, j = np.nonzero(fits)
+            pairs.append((a[i], partners[j], np.full(len(i), tree)))
     empty = (np.empty(0, dtype=np.int64),) * 3
     first_leaf, second_leaf, tree_of = (np.concatenate(parts) for parts in zip(empty, *pairs, strict=True))
     return first_leaf, second_leaf, tree_of
+
+
+def _common(sets: Bytes, others: Bytes) -> Booleans:
+    """Return (N, K) True where one of N sets and one of K others, a bit for each member, have a common one."""
+    first, second = (np.unpackbits(part, axis=1).astype(np.float32) for part in (sets, others))
+    return np.asarray(first @ second.T > 0)
 
 
 def _down(number: Integers | int) -> Array:

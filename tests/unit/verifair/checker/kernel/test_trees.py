@@ -16,7 +16,7 @@ from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import categorical, integer, schema_of
 from tests.soundness.trees.test_random_trees import KINDS, drawn, people, rows_of
-from tests.tree_models import Node, random_tree, save
+from tests.tree_models import MODES, Chains, Node, random_tree, save
 from verifair.checker.kernel import trees as kernel_trees
 from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.trees import TreeBounds, _evened
@@ -94,7 +94,7 @@ def test_bounds_are_at_most_what_every_row_of_a_box_has(seed: int, tmp_path: Pat
 def test_bounds_of_boxes_in_groups_are_those_of_all_at_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, of = np.random.default_rng(seed), schema_of(integer("a", 0, 31), integer("b", 0, 31), categorical("p", "f", "m"))
     domain, v = of.domain, of.index("p")
-    trees = [random_tree(rng, domain.columns, 6) for _ in range(8)]
+    trees = [random_tree(rng, domain.columns, 6, modes=MODES[:4]) for _ in range(8)]    # equality would make sets of codes
     trees += [staircase(column, 0, 31, rng) for column in (0, 1)]
     model = read_model(save(tmp_path / "m.onnx", trees, domain.columns))
     lower = rng.integers(0, 30, size=(40, 3)).astype(float)
@@ -197,3 +197,42 @@ def test_what_both_copies_share_cancels_whatever_its_size(tmp_path: Path) -> Non
         found = vf.verify(query)
         assert found.status is vf.Status.PROVED
         assert vf.check(found.certificate, network=model, schema=schema).accepted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_set_of_codes_is_two_paths(seed: int) -> None:
+    """Files hold it as a chain of splits: followed one by one, they are as many as its codes, times those above it."""
+    rng = np.random.default_rng(seed)
+    chains = Chains(rng, {0: 9, 1: 70, 2: 100, 3: 2})
+    for _ in range(4):
+        chains.add(3)
+    ensemble = chains.ensemble()
+    domain = schema_of(integer("job", 0, 8), integer("town", 0, 69), integer("age", 0, 98), categorical("p", "f", "m")).domain
+    bounds = tree_bounds(ensemble, domain)
+    assert isinstance(bounds, TreeBounds)
+    paths = bounds.paths
+    assert len(paths) <= chains.leaves
+    rows = np.stack([rng.integers(domain.upper + 1) for _ in range(500)]).astype(float)
+    x = domain.encode(rows)
+    met = paths.meet(bounds._ends(x, x))
+    leaves = ensemble.leaves(x)
+    assert (met.sum(axis=1) == 4).all()     # no row is in two paths of a tree
+    for k in range(len(rows)):
+        assert paths.node[met[k]].tolist() == leaves[k].tolist()
+    assert bounds.single_path(x, x).all()
+    prime = rows.copy()
+    prime[:, 3] = 1 - rows[:, 3]
+    apart, weight = np.arange(4) == 3, np.ones((500, 1))
+    for even in (None, np.full(500, np.inf)):
+        found = bounds.least((x, x), (domain.encode(prime),) * 2, apart, np.arange(500), weight, -weight, even)
+        f, g = (ensemble.forward(exact(domain.encode(one))).to_fractions()[:, 0] for one in (rows, prime))
+        assert all(low <= a - b <= low + 2.0**-40 for low, a, b in zip(found.tolist(), f, g, strict=True))
+    lower, upper = np.sort(rows[rng.integers(500, size=(2, 40))], axis=0)
+    lower[:, 3], upper[:, 3] = 0.0, 0.0
+    ends = domain.box(lower, upper), domain.box(*(np.where(np.arange(4) == 3, 1.0, end) for end in (lower, upper)))
+    for even in (None, np.full(40, np.inf)):
+        found = bounds.least(*ends, apart, np.arange(40), weight[:40], -weight[:40], even)
+        for k in range(40):
+            some = np.stack([rng.integers(lower[k], upper[k] + 1) for _ in range(100)]).astype(float)
+            f, g = (ensemble.forward(exact(domain.encode(one))).to_fractions()[:, 0] for one in (some, some + apart))
+            assert found[k] <= min(f - g)
