@@ -180,10 +180,14 @@ class TreeEnsemble(Model):
 
         Raises ValueError for a path without an end.
         """
-        depth, level, k = np.zeros(len(self.column), dtype=np.int64), np.unique(self.root), 0
-        while len(inner := level[self.column[level] >= 0]):
-            depth[inner] = k = k + 1
-            if k > len(self.column):
-                raise ValueError("a branch leads back to itself")
-            level = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
-        return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])[:0:-1]
+        branches = np.stack([self.left, self.right], axis=1)
+        inner, groups = np.flatnonzero(self.column >= 0), list[Integers]()
+        above = np.bincount(branches[inner].reshape(-1), minlength=len(self.column))    # nodes above each that are in no group yet
+        level = inner[above[inner] == 0]
+        while len(level):
+            groups.append(level)
+            np.subtract.at(above, below := branches[level].reshape(-1), 1)
+            level = np.unique(below[(above[below] == 0) & (self.column[below] >= 0)])
+        if sum(map(len, groups)) < len(inner):
+            raise ValueError("a branch leads back to itself")
+        return groups[::-1]
