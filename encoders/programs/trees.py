@@ -22,7 +22,7 @@ import numpy as np
 from encoders.network import Array, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock, matrix, worst_program
-from encoders.trees.joint import Preorder, between
+from encoders.trees.joint import Preorder, holds, some
 from encoders.trees.twin import TreeTwin
 from solvers.program import Program
 
@@ -142,11 +142,11 @@ class _Build:
         return left + right
 
     def _goes_left(self, split: int, c: int) -> bool:
-        return bool(self.trees.sets[split] >> c & 1)
+        return bool(holds(self.trees.sets, split, c))
 
     def _any_right(self, v: int, split: int) -> bool:
         """Return True if some category of the box goes right, of those that the path there leaves."""
-        return bool(self.trees.sets[split + 1] & between(int(self.first[v]), int(self.last[v])))
+        return bool(some(self.trees.sets, split + self.hot[v], int(self.first[v]), int(self.last[v])))
 
     def _threshold(self, v: int, cut: int) -> int:
         if (v, cut) not in self.binary:

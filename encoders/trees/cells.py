@@ -20,8 +20,8 @@ from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 Masks = npt.NDArray[np.uint64]
-MOST_CATEGORIES = 64
-"""The most cells of a variable whose nodes are about sets of them: a set is one machine word."""
+MOST_CATEGORIES, WORD = 1 << 12, 64
+"""The most cells of a variable whose nodes are about sets of them; and how many a machine word holds: sets are several words."""
 HELD = 8
 """Ensembles whose cells, stairs and joint trees are cached: successive batches of rows need the same ones."""
 
@@ -31,7 +31,8 @@ class TreeCells:
     """cuts: of each variable (V), sorted raw values; none for one-hot variables.
 
     variable: (K,) of each node, -1 for a leaf.   last: (K,) for nodes about numbers, the last cell that goes left, -1 for none.
-    sets: (V,) True for variables whose nodes are about sets.   goes_left: (K,) for these, the cells that go left, a bit each.
+    sets: (V,) True for variables whose nodes are about sets.   at: (K,) for these, where the words of the set that goes left begin
+    in `goes_left`, the words of all nodes that some path meets, a bit for each cell.
     left, right: (K,) the branches.
     """
 
@@ -40,6 +41,7 @@ class TreeCells:
     variable: Integers
     last: Integers
     sets: Booleans
+    at: Integers
     goes_left: Masks
     left: Integers
     right: Integers
@@ -50,19 +52,18 @@ class TreeCells:
         owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
         inner = ensemble.column >= 0
         variable = np.where(inner, owner[np.maximum(ensemble.column, 0)], -1)
-        last, goes_left = np.zeros(len(variable), dtype=np.int64), np.zeros(len(variable), dtype=np.uint64)
-        sets = domain.one_hot.copy()
-        cuts = []
+        last, sets = np.zeros(len(variable), dtype=np.int64), domain.one_hot.copy()
+        cuts, masks, left, right = [], dict[int, Masks](), ensemble.left.copy(), ensemble.right.copy()
         for v in range(domain.variables):
             nodes = np.flatnonzero(variable == v)
             if domain.one_hot[v]:
                 if len(nodes) and domain.width[v] > MOST_CATEGORIES:
                     raise ModelError(ensemble.source or "model", f"trees ask about a variable of {domain.width[v]} categories; at "
                                                                  f"most {MOST_CATEGORIES} are supported: join the rare ones")
-                full = np.uint64((1 << int(domain.width[v])) - 1)
-                category = np.uint64(1) << (ensemble.column[nodes] - domain.start[v]).astype(np.uint64)
-                threshold = ensemble.threshold[nodes]
-                goes_left[nodes] = np.where(threshold < 0, np.uint64(0), np.where(threshold < 1, full & ~category, full))
+                category, threshold = ensemble.column[nodes] - domain.start[v], ensemble.threshold[nodes]
+                width = np.where(threshold < 0, 0, domain.width[v])
+                others = ~(_up_to(category, domain.width[v]) ^ _up_to(category - 1, domain.width[v]))
+                masks[v] = _up_to(width - 1, domain.width[v]) & np.where((threshold < 1)[:, None], others, ~np.uint64(0))
                 cuts.append(np.empty(0))
                 continue
             limit, inverse = np.unique(ensemble.threshold[nodes], return_inverse=True)
@@ -71,16 +72,23 @@ class TreeCells:
             cuts.append(np.unique(largest[inside]))
             cell = np.where(largest < domain.lower[v], -1, np.searchsorted(cuts[-1], largest))
             last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[inverse]
-        left, right = ensemble.left.copy(), ensemble.right.copy()
         if (np.bincount(np.concatenate([left[inner], right[inner]]), minlength=1) > 1).any():   # else there are no chains
             for v in np.flatnonzero(~domain.one_hot).tolist():
                 if len(cuts[v]) < MOST_CATEGORIES:
-                    about = variable == v
-                    up_to = (np.uint64(2) << np.maximum(last[about], 0).astype(np.uint64)) - np.uint64(1)
-                    goes_left[about] = np.where(last[about] < 0, np.uint64(0), up_to)
-                    sets[v] = _join_chains(ensemble.upwards, about, goes_left, left, right)
+                    masks[v] = _up_to(last[variable == v], len(cuts[v]) + 1)
+                    sets[v] = _join_chains(ensemble.upwards, variable == v, masks[v], left, right)
+        met = np.zeros(len(variable), dtype=bool)
+        met[ensemble.root] = True
+        for group in ensemble.upwards[::-1]:
+            met[left[group[met[group]]]] = met[right[group[met[group]]]] = True
+        at, words = np.zeros(len(variable), dtype=np.int64), [np.zeros(1, dtype=np.uint64)]
+        for v in np.flatnonzero(sets).tolist():
+            kept, size = met[variable == v], sum(map(len, words))
+            words.append(masks[v][kept].reshape(-1))
+            at[(variable == v) & met] = size + masks[v].shape[1] * np.arange(kept.sum())
         return cls(
-            domain=domain, cuts=tuple(cuts), variable=variable, last=last, sets=sets, goes_left=goes_left, left=left, right=right,
+            domain=domain, cuts=tuple(cuts), variable=variable, last=last, sets=sets, at=at, goes_left=np.concatenate(words),
+            left=left, right=right,
         )
 
     def count(self, v: int) -> int:
@@ -119,25 +127,34 @@ def _join_chains(groups: list[Integers], about: Booleans, goes_left: Masks, left
     """Make one node, in place, of a node and its branches on the same variable, wherever they have two ends. Returns True if there
     is any such node.
 
-    groups: nodes, each after all below it.   about: (K,) True for nodes on the variable.   goes_left, left, right: `TreeCells`.
+    groups: nodes, each after all below it.   about: (K,) True for nodes on the variable.   goes_left: (nodes, words) of these.
+    left, right: `TreeCells`.
     """
-    joined = False
+    joined, row = False, np.cumsum(about) - 1
     for group in groups:
         for skipped in ((True, True), (True, False), (False, True)):    # branches that are left out
             node = group[about[group]]
             ends, masks = list[Integers](), list[Masks]()
-            for branch, cells, skip in zip((left[node], right[node]), (goes_left[node], ~goes_left[node]), skipped, strict=True):
-                through = about[branch] & skip
+            own = goes_left[row[node]]
+            for branch, cells, skip in zip((left[node], right[node]), (own, ~own), skipped, strict=True):
+                through, below = about[branch] & skip, goes_left[row[branch]]
                 ends += [np.where(through, left[branch], branch), np.where(through, right[branch], branch)]
-                masks += [np.where(through, cells & goes_left[branch], cells), np.where(through, cells & ~goes_left[branch], 0)]
+                column = through[:, None]
+                masks += [np.where(column, cells & below, cells), np.where(column, cells & ~below, np.uint64(0))]
             first, other = ends[0], np.where(ends[1] != ends[0], ends[1], np.where(ends[2] != ends[0], ends[2], ends[3]))
             found = np.all([(end == first) | (end == other) for end in ends], axis=0)
             found &= about[left[node]] & skipped[0] | about[right[node]] & skipped[1]
             node = node[found]
-            to_first = [np.where(end == first, mask, np.uint64(0))[found] for end, mask in zip(ends, masks, strict=True)]
-            goes_left[node], left[node], right[node] = np.bitwise_or.reduce(to_first), first[found], other[found]
+            to_first = [np.where((end == first)[:, None], mask, np.uint64(0))[found] for end, mask in zip(ends, masks, strict=True)]
+            goes_left[row[node]], left[node], right[node] = np.bitwise_or.reduce(to_first), first[found], other[found]
             joined |= len(node) > 0
     return joined
+
+
+def _up_to(last: Integers, cells: int) -> Masks:
+    """Return the sets (N, words) of the first cells 0 ... last (N,), of a variable with so many; none for -1."""
+    inside = np.clip(last[:, None] + 1 - WORD * np.arange(-(-cells // WORD)), 0, WORD).astype(np.uint64)
+    return np.where(inside == WORD, ~np.uint64(0), (np.uint64(1) << inside % np.uint64(WORD)) - np.uint64(1))
 
 
 @lru_cache(maxsize=HELD)

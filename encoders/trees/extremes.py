@@ -20,7 +20,7 @@ from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, narrow, real, whole
 from encoders.trees.ensemble import BY_TIE, TreeEnsemble
-from encoders.trees.joint import JointTrees, LineTrees, between, line_trees
+from encoders.trees.joint import JointTrees, LineTrees, between, holds, line_trees, some
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
 
@@ -148,6 +148,8 @@ def pruned(
             if hot[v] == 1:
                 box = between(a, b)
                 some_left, some_right = sets[c] & box != 0, sets[c + 1] & box != 0
+            elif hot[v] > 1:
+                some_left, some_right = some(sets, c, a, b), some(sets, c + hot[v], a, b)
             else:
                 some_left, some_right = a <= c, b > c
             if some_left and some_right:
@@ -234,6 +236,6 @@ def extremes(
                     score[place + start[v] + c] += difference
                 else:
                     for x in range(first[offset + v], last[offset + v]):
-                        if (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
+                        if holds(sets, c, x) != holds(sets, c, x + 1):
                             score[place + start[v] + x] += difference
     return bounds

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
-from encoders.trees.cells import TreeCells
+from encoders.trees.cells import WORD, TreeCells
 from encoders.trees.compiled import compiled, held, narrow, room, whole
 from encoders.trees.ensemble import TreeEnsemble
 
 BITS = 51
 """Bits of the sums: two fewer than a float64 number has."""
-MOST = (1 << 31) - 1
-"""Nodes of all trees together: their numbers have 32 bits (`compiled.narrow`)."""
+MOST, MOST_WORDS = (1 << 31) - 1, (1 << 31) - (1 << 16)
+"""Nodes of all trees together, and words of all their sets: their numbers have 32 bits (`compiled.narrow`)."""
 MANY, KEPT = 1 << 20, 0.75
 """Of trees with so many nodes, collapsed ones are kept only if they have at most this share: they would be held twice."""
 
@@ -39,7 +39,7 @@ class Preorder:
     variable: of each node, -1 for a leaf.   right: the right branch.   root: of each tree.
     cut: the last cell that goes left; for a split of categories the position of its two sets in `sets`; for a leaf its number.
     sets: for every split of categories, a bit for each that goes left, and a bit for each that goes right, of those that the path
-    to it leaves.   hot: (V,) 1 for variables of categories.   cells: (V,).
+    to it leaves.   hot: (V,) for variables of categories the words of a set, else 0.   cells: (V,).
     """
 
     variable: Any
@@ -64,10 +64,11 @@ class JointTrees:
     @classmethod
     def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
         """Return them. z, z_prime: (K,) True if a node of a protected variable goes left at z and at z'; `cells.variable` is -2."""
-        hot, differs = held(cells.sets.astype(np.int64)), cells.variable == -2
-        count = np.array([cells.count(v) for v in range(len(cells.cuts))])
+        count, differs = np.array([cells.count(v) for v in range(len(cells.cuts))]), cells.variable == -2
+        hot, about_sets = held(np.where(cells.sets, -(-count // WORD), 0)), np.append(cells.sets, [False, False])[cells.variable]
         variable, cut, right, root, sets, leaf1, leaf2 = _join(
-            held(ensemble.root), held(cells.variable), held(cells.last), held(cells.goes_left.view(np.int64)),
+            held(ensemble.root), held(cells.variable), held(np.where(about_sets, cells.at, cells.last)),
+            held(cells.goes_left.view(np.int64)),
             held(np.where(differs, ensemble.left, cells.left)), held(np.where(differs, ensemble.right, cells.right)),
             held(z.astype(np.int64)), held(z_prime.astype(np.int64)), hot, held(count),
         )
@@ -154,8 +155,23 @@ def between(a: Any, b: Any) -> Any:
 
 
 @compiled
+def holds(sets: Any, at: Any, cell: Any) -> Any:
+    """Return True if a cell is in the set at `at`."""
+    return (sets[at + (cell >> 6)] >> (cell & 63)) & 1 == 1
+
+
+@compiled
+def some(sets: Any, at: Any, a: Any, b: Any) -> Any:
+    """Return True if one of cells a ... b is in the set at `at`."""
+    for w in range(a >> 6, (b >> 6) + 1):     # noqa: SIM110  a generator is not compiled
+        if sets[at + w] & between(max(a - 64 * w, 0), min(b - 64 * w, 63)) != 0:
+            return True
+    return False
+
+
+@compiled
 def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, side: Any, hot: Any, low: Any, high: Any,
-            masks: Any) -> Any:
+            masks: Any, sets: Any) -> Any:
     """Return the first node from here on that the box does not decide, or a leaf."""
     while True:
         v = variable[node]
@@ -163,9 +179,12 @@ def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, righ
             return node
         if v == -2:
             to_left = side[node] == 1
-        elif hot[v] == 1:
-            to_left = masks[v] & ~goes_left[node] == 0
-            if not to_left and masks[v] & goes_left[node] != 0:
+        elif hot[v] > 0:
+            to_left, to_right = False, False
+            for w in range(hot[v]):
+                members, goes = sets[masks[v] + w], goes_left[last[node] + w]
+                to_left, to_right = to_left or members & goes != 0, to_right or members & ~goes != 0
+            if to_left and to_right:
                 return node
         else:
             to_left = high[v] <= last[node]
@@ -177,13 +196,17 @@ def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, righ
 @compiled
 def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, left1: Any, left2: Any, hot: Any,
           cells: Any) -> Any:
-    """Follow both copies down every tree, depth first; a trail of the paths' restrictions is undone on the way back."""
-    count = len(hot)
-    low, high, masks = whole(count), whole(count), whole(count)
+    """Follow both copies down every tree, depth first; a trail of the paths' restrictions is undone on the way back. last: for
+    nodes about sets where their words begin."""
+    count, set_count = len(hot), 0
+    low, high, masks, sets = whole(count), whole(count), whole(count), whole(1024)
     for v in range(count):
-        high[v], masks[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
+        high[v], masks[v], sets = cells[v] - 1, set_count, room(sets, set_count + hot[v])
+        for w in range(hot[v]):
+            sets[set_count] = -1 if cells[v] >= 64 * w + 64 else (1 << (cells[v] - 64 * w)) - 1
+            set_count += 1
     out_variable, out_cut, out_right, root = narrow(1024), narrow(1024), narrow(1024), whole(len(roots))
-    leaf1, leaf2, sets, size, leaves, set_count = narrow(1024), narrow(1024), whole(1024), 0, 0, 0
+    leaf1, leaf2, size, leaves = narrow(1024), narrow(1024), 0, 0
     # Waiting are pairs of nodes, each with the restriction of one variable on the path there.
     stack = whole(8 * 64)
     trail, length = whole(4 * 64), 0
@@ -191,9 +214,9 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
         root[tree] = size
         n1, n2, depth, patch, length = roots[tree], roots[tree], 0, -1, 0
         while True:
-            n1 = _follow(n1, variable, last, goes_left, left, right, left1, hot, low, high, masks)
-            n2 = _follow(n2, variable, last, goes_left, left, right, left2, hot, low, high, masks)
-            if size == MOST:
+            n1 = _follow(n1, variable, last, goes_left, left, right, left1, hot, low, high, masks, sets)
+            n2 = _follow(n2, variable, last, goes_left, left, right, left2, hot, low, high, masks, sets)
+            if size == MOST or set_count > MOST_WORDS:
                 raise MemoryError("the trees of two copies have more than 2^31 nodes; fit fewer or shallower trees")
             out_variable, out_cut = room(out_variable, size + 1), room(out_cut, size + 1)
             out_right = room(out_right, size + 1)
@@ -222,11 +245,13 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
                 entry = 8 * depth
                 depth += 1
                 stack[entry], stack[entry + 1], stack[entry + 2], stack[entry + 3], stack[entry + 4] = n1, n2, length, size, v
-                if hot[v] == 1:
-                    sets = room(sets, set_count + 2)
-                    first, second = bits & goes_left[node], bits & ~goes_left[node]
-                    sets[set_count], sets[set_count + 1], out_cut[size] = first, second, set_count
-                    set_count += 2
+                if hot[v] > 0:
+                    first, second = set_count, set_count + hot[v]
+                    set_count = second + hot[v]
+                    sets, out_cut[size] = room(sets, set_count), first
+                    for w in range(hot[v]):
+                        members, goes = sets[bits + w], goes_left[cut + w]
+                        sets[first + w], sets[second + w] = members & goes, members & ~goes
                     stack[entry + 5], stack[entry + 6], stack[entry + 7] = a, b, second
                     bits = first
                 else:

@@ -17,6 +17,7 @@ from scipy.special import expit
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.compiled import COMPILED, compiled, held, real
+from encoders.trees.joint import holds
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import TreeTwin
 from solvers import clock
@@ -159,8 +160,8 @@ def profiles(
                 u = variable[j]
                 while u >= 0:
                     c, cell = cut[j], first[k] + x if u == v else points[offset + u]
-                    if hot[u] == 1:
-                        to_left = (sets[c] >> cell) & 1 == 1
+                    if hot[u] > 0:
+                        to_left = holds(sets, c, cell)
                         if u == v:
                             end = x + 1
                     else:

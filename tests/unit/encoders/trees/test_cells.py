@@ -10,60 +10,27 @@ from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees
 from tests.builders import integer, schema_of
+from tests.tree_models import Chains
 
-CODES = 8
-DOMAIN = schema_of(integer("job", 0, CODES - 1), integer("town", 0, CODES - 1), integer("age", 0, 99)).domain
-
-
-class Chains:
-    """A random tree over sets of codes, as nodes `x <= t`."""
-
-    def __init__(self, rng: np.random.Generator, depth: int) -> None:
-        self.rng, self.nodes = rng, list[tuple[int, float, int, int]]()
-        self.leaves = 0
-        self.root = self.tree(depth)
-
-    def node(self, column: int, threshold: float, left: int, right: int) -> int:
-        self.nodes.append((column, threshold, left, right))
-        return len(self.nodes) - 1
-
-    def tree(self, depth: int) -> int:
-        if depth == 0:
-            self.leaves += 1
-            return self.node(-1, 0.0, len(self.nodes), len(self.nodes))
-        inside, outside = self.tree(depth - 1), self.tree(depth - 1)
-        column = int(self.rng.integers(3))
-        if column == 2:
-            return self.node(2, float(self.rng.integers(99)), inside, outside)
-        start = outside
-        for code in sorted(self.rng.choice(CODES, self.rng.integers(1, CODES - 1), replace=False), reverse=self.rng.random() < 0.5):
-            below = self.node(column, code - 1.0, start, inside)     # x = code: x <= code, and not x <= code - 1
-            start = self.node(column, float(code), below, start)
-        return start
-
-    def ensemble(self) -> TreeEnsemble:
-        column, threshold, left, right = (np.array(values) for values in zip(*self.nodes, strict=True))
-        return TreeEnsemble(
-            root=np.array([self.root]), column=column, threshold=threshold, left=left, right=right,
-            missing_left=np.zeros(len(column), dtype=bool), value=np.zeros((len(column), 1)), base=np.zeros(1), columns=3,
-            link=Link.IDENTITY, source_sha256="",
-        )  # fmt: skip
+DOMAIN = schema_of(integer("job", 0, 7), integer("town", 0, 7), integer("age", 0, 99)).domain
 
 
 def leaf_of(cells: TreeCells, node: int, cell: tuple[int, ...]) -> int:
     while (v := int(cells.variable[node])) >= 0:
-        to_left = int(cells.goes_left[node]) >> cell[v] & 1 if cells.sets[v] else cell[v] <= cells.last[node]
+        word = int(cells.goes_left[cells.at[node] + cell[v] // 64])
+        to_left = word >> cell[v] % 64 & 1 if cells.sets[v] else cell[v] <= cells.last[node]
         node = int(cells.left[node] if to_left else cells.right[node])
     return node
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_chain_is_one_node(seed: int) -> None:
-    chains = Chains(np.random.default_rng(seed), 4)
+@pytest.mark.parametrize(("seed", "codes"), [*((seed, 8) for seed in range(8)), (8, 63), (9, 64), (10, 65), (11, 200), (12, 200)])
+def test_a_chain_is_one_node(seed: int, codes: int) -> None:
+    chains = Chains(np.random.default_rng(seed), {0: codes, 1: 8, 2: 100})
+    chains.add(4)
     ensemble = chains.ensemble()
-    cells = TreeCells.of(ensemble, DOMAIN)
-    rows = np.array(list(itertools.product(range(CODES), range(CODES), range(0, 100, 7))), dtype=float)
-    leaves = [leaf_of(cells, chains.root, tuple(cell)) for cell in cells.of_boxes(rows, rows)[0].tolist()]
+    cells = TreeCells.of(ensemble, schema_of(integer("job", 0, codes - 1), integer("town", 0, 7), integer("age", 0, 99)).domain)
+    rows = np.array(list(itertools.product(range(codes), range(8), range(0, 100, 7))), dtype=float)
+    leaves = [leaf_of(cells, chains.roots[0], tuple(cell)) for cell in cells.of_boxes(rows, rows)[0].tolist()]
     assert leaves == ensemble.leaves(rows)[:, 0].tolist()
     nothing = np.zeros(len(ensemble.column), dtype=bool)
     joint = JointTrees.of(ensemble, cells, nothing, nothing)

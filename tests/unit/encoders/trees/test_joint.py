@@ -15,8 +15,9 @@ from encoders.onnx.reader import read_model
 from encoders.trees import joint as trees_of_both
 from encoders.trees import twin
 from encoders.trees.cells import TreeCells
+from encoders.trees.compiled import held
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, Preorder
+from encoders.trees.joint import JointTrees, Preorder, holds, some
 from tests.builders import categorical, integer, one_hot, schema_of
 from tests.tree_models import random_tree, save
 
@@ -108,6 +109,19 @@ def test_trees_without_a_protected_question_vanish_from_differences(seed: int, t
         leaves = np.array([joint.trees.cut[j] for j in nodes if joint.trees.variable[j] == -1])
         if (joint.leaf1[leaves] == joint.leaf2[leaves]).all():
             assert lines.trees.variable[lines.trees.root[tree]] == -1
+
+
+@pytest.mark.parametrize("cells", [1, 63, 64, 65, 128, 150])
+def test_sets_are_as_many_words_as_their_cells_need(cells: int) -> None:
+    rng = np.random.default_rng(cells)
+    for share in (0.02, 0.5):
+        member = rng.random(cells) < share
+        padded = np.zeros(64 * -(-cells // 64), dtype=np.uint8)
+        padded[:cells] = member
+        sets = held(np.append([7, 7], np.packbits(padded, bitorder="little").view(np.int64)))
+        assert [bool(holds(sets, 2, x)) for x in range(cells)] == member.tolist()
+        for a, b in np.sort(rng.integers(cells, size=(60, 2)), axis=1).tolist():
+            assert bool(some(sets, 2, a, b)) == member[a : b + 1].any()
 
 
 SCRIPT = """

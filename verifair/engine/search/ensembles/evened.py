@@ -12,7 +12,7 @@ from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE
-from encoders.trees.joint import between
+from encoders.trees.joint import holds
 
 
 @compiled
@@ -41,7 +41,8 @@ def _leaves(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, low: Any, high: Any, value: Any, begins: Any, asks: Any, trail: Any,
 ) -> Any:
-    """Write the cells of all leaves, variable by variable (for categories a set in `low`), and the value of each leaf."""
+    """Write the cells of all leaves, variable by variable (for categories the place of their set in `low`, -1 for all), and the
+    value of each leaf."""
     count, stride, leaves = len(hot), trees[2 * end - 1] - trees[2 * begin], 0
     ends = whole(2 * count)
     for t in range(begin, end):
@@ -49,7 +50,7 @@ def _leaves(
         begins[t - begin] = leaves
         for v in range(count):
             asks[base + v], a, b = 0, first[at + v], last[at + v]
-            ends[2 * v], ends[2 * v + 1] = (a, b) if hot[v] == 0 else (between(a, b), a - 1)
+            ends[2 * v], ends[2 * v + 1] = (a, b) if hot[v] == 0 else (-1, b)
         while True:
             v, c = variable[j], cut[j]
             if v >= 0:
@@ -58,7 +59,7 @@ def _leaves(
                 if hot[v] == 0:
                     ends[2 * v + 1] = min(ends[2 * v + 1], c)
                 else:
-                    ends[2 * v] &= sets[c]
+                    ends[2 * v] = c
                 depth, j = depth + 1, j + 1
                 continue
             value[leaves] = 0.0
@@ -78,7 +79,7 @@ def _leaves(
             if hot[v] == 0:
                 ends[2 * v], ends[2 * v + 1] = max(trail[k + 3], trail[k + 2] + 1), trail[k + 4]
             else:
-                ends[2 * v] = trail[k + 3] & ~ends[2 * v]
+                ends[2 * v] = trail[k + 2] + hot[v]
     begins[end - begin] = leaves
 
 
@@ -137,7 +138,7 @@ def evened(
                     place[base + x], table[x] = x, INFINITE
                 for leaf in range(begins[t], begins[t + 1]):
                     for x in range(width):
-                        if (low[row + leaf] >> (a + x)) & 1 == 1 and value[leaf] < table[x]:
+                        if value[leaf] < table[x] and (low[row + leaf] < 0 or holds(sets, low[row + leaf], a + x)):
                             table[x] = value[leaf]
             lowest, highest = INFINITE, -INFINITE
             for x in range(stretches):
@@ -176,7 +177,7 @@ def evened(
                 for leaf in range(begins[t], begins[t + 1]):
                     smallest = INFINITE
                     for x in range(width):
-                        if (low[row + leaf] >> (a + x)) & 1 == 1 and table[x] < smallest:
+                        if table[x] < smallest and (low[row + leaf] < 0 or holds(sets, low[row + leaf], a + x)):
                             smallest = table[x]
                     value[leaf] += smallest
     total = 0.0

@@ -17,6 +17,7 @@ from typing import Any
 
 from encoders.trees.compiled import compiled, narrow, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
+from encoders.trees.joint import holds
 from verifair.engine.search.ensembles.evened import evened, grown, room_to_even
 
 EFFORT, GAIN_FACTOR, SMOOTHING = 8, 1.5, 0.02
@@ -43,7 +44,7 @@ def _at_point(
         v = variable[j]
         while v >= 0:
             c, x = cut[j], point[v]
-            to_left = (sets[c] >> x) & 1 == 1 if hot[v] == 1 else x <= c
+            to_left = holds(sets, c, x) if hot[v] > 0 else x <= c
             j = j + 1 if to_left else right[j]
             v = variable[j]
         k = cut[j] * lines
@@ -418,7 +419,7 @@ def _score_cuts(
                 difference = -difference
             c, ordered = cut[j], hot[v] == 0
             for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
-                if ordered or (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
+                if ordered or holds(sets, c, x) != holds(sets, c, x + 1):
                     key = start[v] + x
                     if seen[key] != stamp:
                         seen[key], score[key], touched[keys] = stamp, 0.0, key
