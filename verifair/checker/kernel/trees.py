@@ -1,9 +1,9 @@
 """The leaf rule's bound for tree ensembles: of every tree the least that a compatible pair of leaves adds, summed up in integers.
 
-A leaf of a tree is a box of columns, and a set of categories for each one-hot block. Over a box of rows x and x', a pair of leaves
-is compatible where x meets the first one, x' the second, and in every column that both copies share some value lies in both leaves
-and in the box: intervals that meet two by two have a value in common; sets of categories are intersected. Where no pair of some
-tree is compatible, no row is in the box at all.
+A leaf of a tree is a box of columns, and a set for each block: the categories of a one-hot variable, or of a column of codes. Over
+a box of rows x and x', a pair of leaves is compatible where x meets the first one, x' the second, and in every column that both
+copies share some value lies in both leaves and in the box: intervals that meet two by two have a value in common; sets are
+intersected. Where no pair of some tree is compatible, no row is in the box at all.
 The term of a pair in  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact,
 and ties exactly 0. For rows that a leaf names, `_evened` tightens a bound that does not suffice. Shares no code with the search.
 """
