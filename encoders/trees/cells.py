@@ -22,6 +22,8 @@ from encoders.trees.ensemble import TreeEnsemble
 Masks = npt.NDArray[np.uint64]
 MOST_CATEGORIES, WORD = 1 << 12, 64
 """The most cells of a variable whose nodes are about sets of them; and how many a machine word holds: sets are several words."""
+MOST_PATHS = 1e9
+"""The most paths that are followed where more cells are told apart: trees would fill the memory."""
 HELD = 8
 """Ensembles whose cells, stairs and joint trees are cached: successive batches of rows need the same ones."""
 
@@ -48,7 +50,7 @@ class TreeCells:
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
-        """Return the cells. Raises ModelError for a one-hot variable with too many categories."""
+        """Return the cells. Raises ModelError for sets of too many categories."""
         owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
         inner = ensemble.column >= 0
         variable = np.where(inner, owner[np.maximum(ensemble.column, 0)], -1)
@@ -77,6 +79,12 @@ class TreeCells:
                 if len(cuts[v]) < MOST_CATEGORIES:
                     masks[v] = _up_to(last[variable == v], len(cuts[v]) + 1)
                     sets[v] = _join_chains(ensemble.upwards, variable == v, masks[v], left, right)
+            ways = np.ones(len(variable))      # paths below a node
+            for group in ensemble.upwards:
+                ways[group] = ways[left[group]] + ways[right[group]]
+            if len(cuts) and (most := max(map(len, cuts))) >= MOST_CATEGORIES and ways[ensemble.root].sum() > MOST_PATHS:
+                raise ModelError(ensemble.source or "model", f"trees ask about sets of a column's {most + 1} codes; at most "
+                                                             f"{MOST_CATEGORIES} are supported: join the rare ones")
         met = np.zeros(len(variable), dtype=bool)
         met[ensemble.root] = True
         for group in ensemble.upwards[::-1]:

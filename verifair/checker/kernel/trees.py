@@ -25,7 +25,7 @@ from verifair.checker.kernel.bounds import ranges
 Bytes = npt.NDArray[np.uint8]
 PAIRS = 1 << 22
 """Pairs of leaves of one tree that are compared at once."""
-TOGETHER, MOST_WORDS = 512, 1 << 11
+TOGETHER, MOST_WORDS = 512, 1 << 13
 """Boxes bounded at a time, at most: fewer where there are many pairs of leaves; and the most codes of a column that are a block."""
 FAR, COARSE, SAME = np.int64(1) << 62, 12, 1 << 11
 """More than all pairs of leaves add (2^60); low bits that evened bounds drop, so that sums of 2^13 trees fit; and the spread over

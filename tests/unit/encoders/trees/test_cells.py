@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from encoders.errors import ModelError
 from encoders.network import Link
+from encoders.trees import cells as cells_of_trees
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees
@@ -36,6 +38,19 @@ def test_a_chain_is_one_node(seed: int, codes: int) -> None:
     joint = JointTrees.of(ensemble, cells, nothing, nothing)
     assert len(joint.leaf1) <= chains.leaves        # followed chain by chain, they would be many more
     assert set(leaves) <= set(joint.leaf1.tolist())
+
+
+def test_sets_of_too_many_codes_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains = Chains(np.random.default_rng(0), {0: 8, 1: 8, 2: 100})
+    chains.add(4)
+    ensemble = chains.ensemble()
+    monkeypatch.setattr(cells_of_trees, "MOST_PATHS", 100)
+    assert TreeCells.of(ensemble, DOMAIN).sets.any()        # joined, they are few
+    monkeypatch.setattr(cells_of_trees, "MOST_CATEGORIES", 7)
+    with pytest.raises(ModelError, match=r"sets of a column's \d+ codes; at most 7 are supported: join the rare ones"):
+        TreeCells.of(ensemble, DOMAIN)
+    monkeypatch.setattr(cells_of_trees, "MOST_PATHS", 1e9)
+    assert not TreeCells.of(ensemble, DOMAIN).sets.any()
 
 
 def test_trees_of_numbers_stay_as_they_are() -> None:
