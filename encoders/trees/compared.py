@@ -5,7 +5,7 @@ With  d_ab = f_a - f_b,  a in S, b outside, a sum over the trees, bounds of all 
 d_ab(x') - d_ab(x)  bound  g(x') - g(x)  (`least_margins`): maxima and log-sums change by no more than the largest change.
 
 Where a tie goes to the lowest class (`Favoured.lowest`), decision 1 is made if for every b some  d_ab > 0, or d_ab = 0 and a < b.
-So a bound of 0 of d_ab counts as BY_TIE if a < b, else as -BY_TIE, and g is never 0. Of d_ab(x') - d_ab(x) a bound of 0 is one.
+So a bound of 0 of d_ab is BY_TIE if a < b, else -BY_TIE. Of d_ab(x') - d_ab(x) it stays 0: g(x') - g(x) may pass it by 2 BY_TIE.
 """
 
 from __future__ import annotations

@@ -227,6 +227,26 @@ def test_buckets_and_shares_are_those_of_brute_force(seed: int, tmp_path: Path) 
     assert not vf.check(more, network=one.model, schema=one.schema).accepted
 
 
+def test_a_tie_is_a_bucket_of_its_own_though_the_difference_of_margins_leads_past_it(tmp_path: Path) -> None:
+    """Class 1 scores 1 or 0, by sex, the others 0: g is 1, or a tie that class 0 wins, and 0 = 1 - 1 is not the number for it."""
+    described = schema_of(*FEATURES, positive="class = 1")
+    for low, high, k in ((1.0, 0.0, 2), (-1.0, 0.0, 1)):
+        tree = (2, "BRANCH_LEQ", 0.5, [0.0, low, 0.0], [0.0, high, 0.0])
+        model = read_model(save(tmp_path / "trees.onnx", [tree], 3, classes=3))
+        found = vf.verify(vf.KDiscrimination(network=model, schema=described, protected=["sex"], buckets=2))
+        assert (found.lower, found.upper) == (k, k)
+        assert vf.check(found.certificate, network=model, schema=described).accepted
+        for reference in (0, 1):
+            forged = replace(found.certificate, upper=k - 1, reference=reference)
+            assert not vf.check(forged, network=model, schema=described).accepted
+    tree, fair = (2, "BRANCH_LEQ", 0.5, [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]), [0.0, 3.0, 0.0]
+    needle = (0, "BRANCH_LEQ", 123_456.5, fair, (0, "BRANCH_LEQ", 123_460.5, tree, fair))
+    wide = schema_of(integer("a", 0, 10**6), *FEATURES[1:], positive="class = 1")
+    model = read_model(save(tmp_path / "needle.onnx", [needle], 3, classes=3))
+    found = vf.verify(vf.KDiscrimination(network=model, schema=wide, protected=["sex"], buckets=2))
+    assert (found.lower, found.upper) == (2, 2)
+
+
 @pytest.mark.parametrize("kind", [GradientBoostingClassifier, RandomForestClassifier])
 def test_fitted_ensembles_decide_as_their_originals(kind: type) -> None:
     rng = np.random.default_rng(0)

@@ -25,6 +25,7 @@ from encoders.buckets import borders, buckets_of
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability.shares import logistic
+from encoders.trees.ensemble import BY_TIE
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
@@ -182,10 +183,9 @@ class _KmaxChecker:
         """Return (S,) upper bounds of the buckets hit if the reference lies in [low, high] (S,) within its bucket `bucket` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         low, high = np.maximum(low, bounds.low[n, self.reference]), np.minimum(high, bounds.high[n, self.reference])
-        lower = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
-        upper = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
-        first = np.searchsorted(self.border_high, lower, side="left")
-        last = np.searchsorted(self.border_low, upper, side="left")
+        lower = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low - 4 * BY_TIE, -np.inf))   # +-BY_TIE may stand for 0
+        upper = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high + 4 * BY_TIE, np.inf))
+        first, last = np.searchsorted(self.border_high, lower), np.searchsorted(self.border_low, upper)
         first = np.where(d_low >= 0, np.maximum(first, bucket[:, None]), first)  # never below the reference, nor its bucket
         last = np.where(d_high <= 0, np.minimum(last, bucket[:, None]), last)
         empty = (low > high) | ((lower > upper) | (first > last)).any(axis=1)

@@ -19,6 +19,7 @@ import numpy as np
 from encoders.bounds.cluster import CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
+from encoders.trees.ensemble import BY_TIE
 
 PARTS, FINEST = (4, 16, 64), 2.0**-20
 """A slice with too high a count is cut into parts: down to these fractions of the reference's range in its bucket, or this
@@ -83,8 +84,8 @@ def _count(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible:
     box, bucket = slices.box, slices.bucket[:, None]
     delta_low, delta_high = bounds.delta_lower[box], bounds.delta_upper[box]
     start, end = np.maximum(slices.low, bounds.lower[box, reference]), np.minimum(slices.high, bounds.upper[box, reference])
-    low = np.maximum(bounds.lower[box], np.nextafter(start[:, None] + delta_low, -np.inf))
-    high = np.minimum(bounds.upper[box], np.nextafter(end[:, None] + delta_high, np.inf))
+    low = np.maximum(bounds.lower[box], np.nextafter(start[:, None] + delta_low - 4 * BY_TIE, -np.inf))   # +-BY_TIE may stand for 0
+    high = np.minimum(bounds.upper[box], np.nextafter(end[:, None] + delta_high + 4 * BY_TIE, np.inf))
     first, last = thresholds.surely(low), thresholds.possibly(high)
     # The reference is in its bucket exactly, so copies never below (above) it are not in a bucket below (above).
     first = np.where(delta_low >= 0, np.maximum(first, bucket), first)
