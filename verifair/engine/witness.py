@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.decision import Favoured
 from encoders.network import Array, Model
 from encoders.probability.shares import probabilities
+from encoders.trees.ensemble import BY_TIE
 from verifair.engine.questions import decisions, margin
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
@@ -17,10 +19,12 @@ def witness_at(
 ) -> Witness:
     """Return the witness of two raw rows x, x' (2, V).
 
-    network: the model of which `margins` are g(x), g(x').   margin: the value that had to be positive.   agrees: `float32_agrees`.
-    any_two: the decisions are classes of the model, not favourable or unfavourable. Decisions are computed exactly.
+    network: the model of which `margins` are g(x), g(x'); that of a tie is 0.   margin: the value that had to be positive.
+    agrees: `float32_agrees`.   any_two: the decisions are classes of the model, not favourable or unfavourable. Decisions are
+    computed exactly.
     """
-    first, second = margins
+    by_tie = isinstance(network.decision, Favoured) and network.decision.lowest
+    first, second, margin = (0.0 if by_tie and abs(value) == BY_TIE else value for value in (*margins, margin))
     whole = network.whole
     any_two = any_two and whole.outputs > 2
     valued = schema.outcome.of == "value"
@@ -36,7 +40,7 @@ def witness_at(
     class_names = schema.class_names if not any_two else schema.classes or [f"class {k}" for k in range(whole.outputs)]
     first_word, second_word = (class_names[k] for k in decided)
     return Witness(
-        x=schema.decode(rows[0]), x_prime=schema.decode(rows[1]), outputs=margins, decisions=(first_word, second_word),
+        x=schema.decode(rows[0]), x_prime=schema.decode(rows[1]), outputs=(first, second), decisions=(first_word, second_word),
         probabilities=None if valued else shown, values=shown if valued else None, margin=margin, float32_agrees=agrees,
         missing=schema.missing,
     )
