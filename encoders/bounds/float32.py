@@ -141,6 +141,7 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
 
 def margin_error(model: TreeEnsemble, margin: Array) -> float:
     """Return a bound of the float32 error of margin . logits, which is rounded once more if it has two logits."""
-    weight = np.abs(margin)
-    rounded = 2 * UNIT * float(weight @ (model.largest + float32_errors(model))) if np.count_nonzero(weight) > 1 else 0.0
-    return (float(weight @ float32_errors(model)) + rounded) * OUTWARD
+    used = margin != 0
+    weight, errors = np.abs(margin[used]), float32_errors(model)[used]
+    rounded = 2 * UNIT * float(weight @ (model.largest[used] + errors)) if len(weight) > 1 else 0.0
+    return (float(weight @ errors) + rounded) * OUTWARD

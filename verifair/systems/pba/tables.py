@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -78,10 +79,12 @@ def tie_words(result: PbaResult) -> str:
     model = result.network
     pairs = combinations(range(classes(model)), 2)
     error = max(margin_error(model, margin(model, i, j)) for i, j in pairs) if isinstance(model, TreeEnsemble) else 0.0
-    ties, n_near = (sum(counts) for counts in zip(*(asked.verdicts.ties(error) for asked in result.asked), strict=True))
+    known = min(error, sys.float_info.max)     # no rounding of its sums may be known
+    ties, n_near = (sum(counts) for counts in zip(*(asked.verdicts.ties(known) for asked in result.asked), strict=True))
+    near = f"{n_near:,} more are so near to one that the order of a float32 sum may decide"
     return (
         f"Of the {result.counts.violated:,} exact points {ties:,} are ties (both copies have the same {result.described.quantity}, "
-        f"or no decision is ahead); {n_near:,} more are so near to one that the order of a float32 sum may decide."
+        f"or no decision is ahead); {near if known == error else 'how float32 rounds the sums of this model is not known'}."
     )
 
 
