@@ -52,11 +52,11 @@ def test_decisions_are_those_of_brute_force(rule: str, tmp_path: Path) -> None:
 def test_a_counterexample_shows_a_tie_as_0(tmp_path: Path) -> None:
     tree = (2, "BRANCH_LEQ", 0.5, [0.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     model = read_model(save(tmp_path / "trees.onnx", [tree], 3, classes=3))
-    for rule, decided in (("class = 1", ("positive", "negative")), ("class in [0, 2]", ("negative", "positive"))):
+    for rule, words in (("class = 1", ("positive", "negative")), ("class in [0, 2]", ("negative", "positive"))):
         asked = vf.IndividualFairness(network=model, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
         witness = vf.verify(asked).witness
         assert witness is not None
-        assert (witness.outputs, witness.margin, witness.decisions, witness.float32_agrees) == ((0.0, 0.0), 0.0, decided, True)
+        assert (witness.outputs, witness.margin, witness.decisions, witness.float32_agrees) == ((0.0, 0.0), 0.0, words, True)
 
 
 def test_margins_are_the_definitions_in_every_arithmetic(tmp_path: Path) -> None:

@@ -471,3 +471,20 @@ def test_probabilities_that_the_model_does_not_give_are_forged(shares: bool, tmp
     said = [vf.check(one, network=model, schema=of) for one in (*forged, of_probabilities)]
     assert [one.verdict for one in said] == ["REJECTED"] * 4
     assert ["gaps between probabilities" in str(one.rejections) for one in said] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("scores", [1, 3])
+def test_no_proof_about_float32_where_a_sum_may_overflow(scores: int, tmp_path: Path) -> None:
+    """3e38 - 3e38 + 3e38 - 3e38 is 0, but infinite in another order."""
+    trees = [[sign * 3e38] + [0.0] * (scores - 1) for sign in (1, -1, 1, -1)]
+    trees.append((0, "BRANCH_LEQ", 0.5, [0.0] * (scores - 1) + [1e36], [0.0] * (scores - 1) + [2e36]))
+    model = read_model(save(tmp_path / "m.onnx", trees, 1))
+    described = schema_of(integer("sex", 0, 1), positive="logit > 0" if scores == 1 else "class = 2")
+    asked = vf.IndividualFairness(network=model, schema=described, protected=["sex"])
+    found = vf.verify(asked)
+    assert (found.status, found.float32) == (vf.Status.PROVED, False)
+    assert vf.verify(replace(asked, network=model, arithmetic="float32")).reason is vf.Reason.FLOAT32
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=model, schema=described).accepted
+    forged = replace(found.certificate, proofs=tuple(replace(one, float32=True) for one in found.certificate.proofs))
+    assert not vf.check(forged, network=model, schema=described).accepted

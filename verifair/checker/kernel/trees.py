@@ -152,7 +152,7 @@ class TreeBounds:
         """Return (B,) bounds of the errors of margins (B, m) in any float32 evaluation, in any order of the sum: gamma_n times the
         sizes, with n numbers and operations, u = 2^-24; a margin of two scores is rounded once more."""
         n = self.ensemble.terms
-        if n is None or n > 2**22:
+        if n is None or n > 2**22 or self.sizes.max() > 2.0**100:    # in some order a sum may overflow
             return np.full(len(margin), np.inf)
         gamma = n * 2.0**-24 / (1 - n * 2.0**-24)
         weight = np.abs(margin)
