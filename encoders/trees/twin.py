@@ -31,6 +31,8 @@ A_JOIN, A_NODE, A_LEAF = 2_000_000, 640, 100
 """Multiplications that take as long as the setup of joining two copies' trees; as each node; and as each leaf of a line."""
 MAX_HELD = 1 << 23
 """The most contributions of leaves that are kept, of the latest pairs and lines: every age beside every other makes thousands."""
+MOST_SIDES = 1 << 28
+"""The most nodes, over all pairs of values, whose sides are compared to find pairs between which no tree tells."""
 STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
@@ -44,7 +46,8 @@ class TreeTwin:
     variables: raw variables that vary in some box; moving: their columns; local: the domain of these alone.
 
     cells: those of all variables.
-    pair_of: (Q,) the number of each question's pair of differing values; pairs: (P,) a question of each pair.
+    pair_of: (Q,) the number of each question's pair of differing values, one of all pairs that go the same ways in every tree;
+    pairs: (P,) a question of each.
     """
 
     problem: TwinProblem
@@ -82,10 +85,15 @@ class TreeTwin:
         values = [differs, np.where(differs, batch.lower, 0.0), np.where(differs, batch.second(batch.lower), 0.0)]
         joined = np.concatenate([part[:, columns] for part in values], axis=1)
         _, pairs, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
-        return cls(
+        twin = cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
             local=domain.take(variables), cells=cells_of(ensemble, domain), pair_of=inverse.reshape(-1), pairs=pairs, size=size,
         )
+        if len(pairs) * len(ensemble.column) > MOST_SIDES or len(pairs) == 1:
+            return twin
+        sides = np.packbits([np.concatenate([twin._differing(pair), *twin._sides(pair)]) for pair in range(len(pairs))], axis=1)
+        _, first, number = np.unique(sides, axis=0, return_index=True, return_inverse=True)
+        return replace(twin, pair_of=number.reshape(-1)[twin.pair_of], pairs=pairs[first])
 
     def terms(self, pair: int) -> LeafTerms:
         """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""

@@ -33,7 +33,7 @@ from verifair.checker.partition import PartitionStore
 from verifair.engine.cascade import solve
 from verifair.engine.gap import trees as gap_of_trees
 from verifair.engine.gap.maximise import gap_bounds, maximise
-from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, questions_of, twin_problem
+from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
 from verifair.engine.solver import copies_of
@@ -401,6 +401,30 @@ def test_classes_of_three_are_the_largest_score(tmp_path: Path) -> None:
     x = of.domain.encode(rows(of))
     logits = model.forward(exact(x)).to_fractions()
     assert decisions(model, x).tolist() == [max(range(3), key=lambda c: (row[c], -c)) for row in logits]
+
+
+def test_values_that_no_tree_tells_apart_are_one_pair(tmp_path: Path) -> None:
+    """Trees ask p <= 0.5 and p <= 2.5: of five values 1 and 2 go the same ways, and so do 3 and 4."""
+    trees = [(0, "BRANCH_LEQ", 0.5, (1, "BRANCH_LEQ", 1.5, [1.0], [-2.0]), [0.5]), (0, "BRANCH_LEQ", 2.5, [1.0], [-0.25])]
+    model = read_model(save(tmp_path / "m.onnx", trees, 2))
+    described = schema_of(integer("p", 0, 4, protected=True), integer("a", 0, 3))
+    query = vf.IndividualFairness(network=model, schema=described, protected=["p"], epsilon=0.6)
+    twin = TreeTwin.of(twin_problem(query, questions_of(query)[1], goals_of(query)))
+    kind = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2}
+    batch = twin.problem.batch
+    kinds = [(kind[int(z)], kind[int(z_prime)]) for z, z_prime in zip(batch.lower[:, 0], batch.prime[:, 0], strict=True)]
+    assert len(kinds) == 10
+    assert len(twin.pairs) == len(set(kinds)) == 5      # 1 with 2 and 3 with 4 are two of them
+    for pair in range(5):
+        assert len({kinds[q] for q in np.flatnonzero(twin.pair_of == pair)}) == 1
+    scores = model.forward(described.encode(np.array([[p, a] for a in range(4) for p in range(5)], dtype=float)))
+    probability = 1 / (1 + np.exp(-scores.reshape(4, 5)))
+    gap = float(np.ptp(probability, axis=1).max())
+    for epsilon, status in ((gap - 1e-6, vf.Status.VIOLATED), (gap + 1e-6, vf.Status.PROVED)):
+        found = vf.verify(replace(query, network=model, epsilon=epsilon, differ="any"))
+        assert found.status is status
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=model, schema=described).accepted
 
 
 def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path) -> None:
