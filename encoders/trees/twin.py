@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
@@ -31,8 +32,8 @@ A_JOIN, A_NODE, A_LEAF = 2_000_000, 640, 100
 """Multiplications that take as long as the setup of joining two copies' trees; as each node; and as each leaf of a line."""
 MAX_HELD = 1 << 23
 """The most contributions of leaves that are kept, of the latest pairs and lines: every age beside every other makes thousands."""
-MOST_SIDES = 1 << 28
-"""The most nodes, over all pairs of values, whose sides are compared to find pairs between which no tree tells."""
+MOST_SIDES = 1 << 24
+"""The most nodes about protected variables, over all pairs of values, whose sides are compared to find pairs that are alike."""
 STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
@@ -89,20 +90,21 @@ class TreeTwin:
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
             local=domain.take(variables), cells=cells_of(ensemble, domain), pair_of=inverse.reshape(-1), pairs=pairs, size=size,
         )
-        if len(pairs) * len(ensemble.column) > MOST_SIDES or len(pairs) == 1:
+        asked = np.flatnonzero(np.isin(twin.cells.variable, np.flatnonzero(columns)))
+        if len(pairs) == 1 or len(pairs) * len(asked) > MOST_SIDES:
             return twin
-        sides = np.packbits([np.concatenate([twin._differing(pair), *twin._sides(pair)]) for pair in range(len(pairs))], axis=1)
+        sides = np.packbits(np.concatenate(twin._sides(np.arange(len(pairs)), asked), axis=1), axis=1)
         _, first, number = np.unique(sides, axis=0, return_index=True, return_inverse=True)
         return replace(twin, pair_of=number.reshape(-1)[twin.pair_of], pairs=pairs[first])
 
     def terms(self, pair: int) -> LeafTerms:
         """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""
-        return self._joined(pair, *self._sides(pair))
+        return self._joint(pair).terms(self.problem.margin)
 
-    def alone(self, pair: int) -> tuple[LeafTerms, LeafTerms]:
+    def alone(self, pair: int) -> tuple[LeafTerms, ...]:
         """Return the trees of each copy alone, for a pair of protected values, with their leaves' contributions to its margin."""
-        first, second = self._sides(pair)
-        return self._joined(pair, first, first), self._joined(pair, second, second)
+        differs, first, second = self._sides([pair])
+        return tuple(self._joined(differs, side, side).terms(self.problem.margin) for side in (first, second))
 
     def copies(self, pair: int, lines: Array | tuple[ScoreLine, ...]) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines: (C, 2) of both margins, for a mean
@@ -125,7 +127,7 @@ class TreeTwin:
         return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.terms(pair).lines(lines)
 
     def _differences(self, pair: int, lines: tuple[ScoreLine, ...]) -> LineTrees:
-        joint = self._joint(pair, *self._sides(pair))
+        joint = self._joint(pair)
         unit = np.eye(self.ensemble.outputs)
         worths = {(a, b): joint.terms(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
         return line_trees(joint.trees, [worths[line.over, line.under].rounded(line.p, line.q) for line in lines])
@@ -133,29 +135,27 @@ class TreeTwin:
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed
         by the sum of each line over the scores, times `steep` (m,)."""
-        joint = self._joint(pair, *self._sides(pair))
+        joint = self._joint(pair)
         by_line = joint.scores(len(steep), lines)
         sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, line, strict=True)), float(steep @ [base for _, base in line]))
                 for line in by_line]
         return line_trees(joint.trees, [*(entry for line in by_line for entry in line), *sums])
 
-    def _joined(self, pair: int, first: Booleans, second: Booleans) -> LeafTerms:
-        return self._joint(pair, first, second).terms(self.problem.margin)
+    def _joint(self, pair: int) -> JointTrees:
+        return self._joined(*self._sides([pair]))
 
-    def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
+    def _joined(self, differs: Booleans, first: Booleans, second: Booleans) -> JointTrees:
         """Return the trees in which nodes of differing variables belong to variable -2."""
-        return _join(self.ensemble, self.problem.domain, *(mask.tobytes() for mask in (self._differing(pair), first, second)))
+        return _join(self.ensemble, self.problem.domain, *(mask.tobytes() for mask in (differs, first, second)))
 
-    def _differing(self, pair: int) -> Booleans:
-        """Return (K,) True for nodes that split a variable in which the copies differ."""
-        differs = _differs(self.problem.batch.take(self.pairs[[pair]]))[0]
-        return np.asarray(np.isin(self.cells.variable, np.flatnonzero(differs)))
-
-    def _sides(self, pair: int) -> list[Booleans]:
-        """Return (K,) True for nodes of differing variables that go left, for both copies."""
-        batch, ensemble = self.problem.batch.take(self.pairs[[pair]]), self.ensemble
-        differs, rows = self._differing(pair), np.concatenate([batch.lower, batch.second(batch.lower)])
-        return [differs & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(rows)]
+    def _sides(self, pairs: npt.ArrayLike, nodes: Integers | slice = slice(None)) -> tuple[Booleans, Booleans, Booleans]:
+        """Return (P, K) True for nodes that split a variable in which the copies differ, and for those of them that go left, for
+        both copies."""
+        batch, column = self.problem.batch.take(self.pairs[np.asarray(pairs)]), np.maximum(self.ensemble.column[nodes], 0)
+        differs = np.pad(_differs(batch), ((0, 0), (0, 1)))[:, self.cells.variable[nodes]]   # the last one: a leaf has no variable
+        encode, threshold = self.problem.domain.encode, self.ensemble.threshold[nodes]
+        first, second = (encode(raw)[:, column] <= threshold for raw in (batch.lower, batch.second(batch.lower)))
+        return differs, differs & first, differs & second
 
     @property
     def noise(self) -> Array:
