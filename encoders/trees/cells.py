@@ -79,12 +79,13 @@ class TreeCells:
                 if len(cuts[v]) < MOST_CATEGORIES:
                     masks[v] = _up_to(last[variable == v], len(cuts[v]) + 1)
                     sets[v] = _join_chains(ensemble.upwards, variable == v, masks[v], left, right)
-            ways = np.ones(len(variable))      # paths below a node
-            for group in ensemble.upwards:
-                ways[group] = ways[left[group]] + ways[right[group]]
-            if len(cuts) and (most := max(map(len, cuts))) >= MOST_CATEGORIES and ways[ensemble.root].sum() > MOST_PATHS:
-                raise ModelError(ensemble.source or "model", f"trees ask about sets of a column's {most + 1} codes; at most "
-                                                             f"{MOST_CATEGORIES} are supported: join the rare ones")
+            if (most := max(map(len, cuts), default=0)) >= MOST_CATEGORIES:
+                ways = np.ones(len(variable))      # paths below a node
+                for group in ensemble.upwards:
+                    ways[group] = ways[left[group]] + ways[right[group]]
+                if ways[ensemble.root].sum() > MOST_PATHS:
+                    raise ModelError(ensemble.source or "model", f"trees ask about sets of a column's {most + 1} codes; at most "
+                                                                 f"{MOST_CATEGORIES} are supported: join the rare ones")
         met = np.zeros(len(variable), dtype=bool)
         met[ensemble.root] = True
         for group in ensemble.upwards[::-1]:

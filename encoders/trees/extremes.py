@@ -62,8 +62,9 @@ class TreeLines:
             ensemble = searched(model, domain, np.where(np.isin(np.arange(domain.variables), protected), rows, np.nan))
         elif isinstance(model, ComparedTrees):
             compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
-            margins = [unit[a] - unit[b] for a, b in product(*model.sides)]
-            by_tie = model.decision.lowest * np.array([BY_TIE if a < b else -BY_TIE for a, b in product(*model.sides)])
+            classes = list(product(*model.sides))
+            margins = [unit[a] - unit[b] for a, b in classes]
+            by_tie = model.decision.lowest * np.array([BY_TIE if a < b else -BY_TIE for a, b in classes])
         else:
             ensemble = model
         cells = TreeCells.of(ensemble, domain)

@@ -5,6 +5,7 @@ Rows are named by the label of the table's index: in a table read from a file th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -165,7 +166,8 @@ def _indices(column: pd.Series, feature: Feature, when_unknown: Literal["error",
     index = {name: float(k) for k, name in enumerate(categories)}
     unknown = np.array([name not in index for name in names], dtype=bool)
     number_of = {name: _number(name) for name in categories} if holds_numbers(column) else {}
-    equal = [name for name in names if list(number_of.values()).count(number_of.get(name, np.inf)) > 1]
+    count = Counter(number_of.values())
+    equal = [name for name in names if count[number_of.get(name, np.inf)] > 1]
     if equal:
         twins = " and ".join(repr(name) for name in categories if number_of[name] == number_of[equal[0]])
         remedy = f"read text, pandas.read_csv(FILE, dtype={{{feature.source!r}: str}}), or pass a Parquet file"
