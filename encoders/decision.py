@@ -9,8 +9,7 @@ and -1, and t, are added to the stored weights, so nothing is rounded: g is an e
 
 argmax gives a tie to the lower class. So "class c or a higher one" is g > 0 for S = {c, c + 1, ...}, and "class c or a lower one"
 is not g > 0 for the classes above c, ties included. For any other S a tie of a class in S with one outside counts as outside,
-except for maxima of tree ensembles, whose ties are common: there `lowest` gives it to the lower class
-(`encoders.trees.compared`).
+except for maxima of trees, whose ties are common: `lowest` gives these to the lower class (`encoders.trees.compared`).
 """
 
 from __future__ import annotations

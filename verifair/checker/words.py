@@ -42,8 +42,7 @@ def decided(signs: Signs | None, model: Model, schema: InputSpace, any_two: bool
         ties = "" if signs == "deployed" else f"; exactly {outcome.number} counts on neither side"
         return f" (favourable means {outcome}{ties})"
     if outputs > 2:
-        one_sided = not outcome.good or (chosen := outcome.favoured(outputs))[0] == outputs - len(chosen)  # lowest or highest ones
-        by_argmax = one_sided or model.whole.of_trees
+        by_argmax = outcome.one_sided(outputs) or model.whole.of_trees
         ties = "a tie goes to the lower class" if by_argmax else "a tie with another class is not favourable"
         ties = ties if signs == "deployed" else "ties count on neither side"
         return f" (favourable means {schema.positive}, by the largest output; {ties})"

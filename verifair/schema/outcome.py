@@ -120,6 +120,10 @@ class PositiveRule:
             raise SchemaError(f'positive = "{self}": expected some of the model\'s classes 0 to {classes - 1}, and not all')
         return favourable
 
+    def one_sided(self, classes: int) -> bool:
+        """Return True if the highest, or the lowest, of so many classes are favourable."""
+        return not self.good or (chosen := self.favoured(classes))[0] == classes - len(chosen)
+
     def favourable(self, classes: Integers) -> Booleans:
         """Return (N,) True for favourable ones of classes (N,) of the model as it was read."""
         if self.of != "class":
@@ -165,8 +169,7 @@ class PositiveRule:
         if self.of == "class" and whole.outputs > 2:
             favourable = self.favoured(whole.outputs)
             group = favourable if self.good else tuple(k for k in range(whole.outputs) if k not in favourable)
-            highest = group == tuple(range(whole.outputs - len(group), whole.outputs))  # whose ties are no question
-            lowest = whole.of_trees and not odds and not highest
+            lowest = whole.of_trees and not odds and not self.one_sided(whole.outputs)
             return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES, lowest=lowest)
         if odds and self.of == "value":
             remedy = "ask how far the value itself moves (certify --epsilon, --maximise), or whether decisions flip"

@@ -38,8 +38,7 @@ strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin o
 
 
 def signs_flaw(signs: Signs | None, network: Model) -> str | None:
-    """Return why strict signs cannot be asked: for shares of votes of two classes, g = 0 is not the tie but TIE away from it; where
-    ties go to the lowest class, g is never 0."""
+    """Return why strict signs cannot be asked: g = 0 is not the tie of votes, or ties go to the lowest class and g is never 0."""
     if signs == "strict" and isinstance(network.decision, Favoured) and network.decision.lowest:
         return "a tie between classes of trees goes to the lower one; strict signs give it to no side"
     votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
