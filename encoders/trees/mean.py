@@ -117,7 +117,7 @@ class MeanOfTrees(Model):
 
     @property
     def kind(self) -> str:
-        return f"a {'mean of probabilities' if self.link is Link.SHARES else 'sum'} of functions of trees' sums"
+        return f"a {'mean' if self.link is Link.SHARES else 'sum'} of functions of trees' sums"
 
     @property
     def asking(self) -> int:

@@ -152,8 +152,18 @@ def test_what_needs_layers_names_itself_and_the_kind(asked: str, by: str, files:
     monkeypatch.chdir(files)
     verb, *options = ASKED[asked]
     done = CliRunner().invoke(app, [verb, "calibrated forest.onnx", "--schema", "calibrated forest.toml", *options])
-    kind = "a mean of probabilities of functions of trees' sums"
+    kind = "a mean of functions of trees' sums"
     assert str(done.exception) == f"calibrated forest.onnx: is {kind}, not supported by {by}: see docs/concepts/models.md"
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_float32_of_functions_of_sums_is_refused_as_such(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is neither a network with smooth layers, nor a model that was not read from a file."""
+    monkeypatch.chdir(files)
+    asked = ("certify", f"{name}.onnx", "--schema", f"{name}.toml", *ASKED["certify"][1:], "--arithmetic", "float32")
+    kind = "a sum" if name.startswith("stacking") else "a mean"
+    reason = f"no error is specified of {kind} of functions of trees' sums in float32"
+    assert reason in str(CliRunner().invoke(app, [*asked]).exception)
 
 
 def test_a_model_without_log_odds_is_not_asked_for_them(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

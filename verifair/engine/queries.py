@@ -17,6 +17,7 @@ from encoders.network import Array, Model
 from encoders.probability.logistic import SMALLEST
 from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees
+from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.kmax import of_probability
 from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
@@ -346,12 +347,15 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
     if arithmetic not in ("real", "float32"):
         raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
     if arithmetic == "float32" and not network.knows_float32:
-        if not network.whole.piecewise_linear:
+        if isinstance(network, MeanOfTrees):
+            reason = f"no error is specified of {network.kind} in float32"
+        elif not network.whole.piecewise_linear:
             reason = "the network has smooth layers, of whose float32 values no error is specified"
         elif not network.piecewise_linear:
             reason = "no error is specified of the softmax of several classes in float32"
         else:
-            reason = "nothing says how float32 rounds the network: it was not read from an ONNX file, or one that is not float32"
+            reason = ("it is not known how float32 rounds the model: it was not read from an ONNX file, computes in other types "
+                      "too, or computes weights from constants")
         raise QueryError(f"arithmetic = 'float32': {reason}; ask with arithmetic = 'real'")
 
 
