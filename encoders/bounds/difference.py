@@ -4,7 +4,7 @@ A functional over the outputs y, y' of a layer is written as   lambda y + lambda
 the goal's row, whose common part goes into delta, and is rewritten downwards: y, y' by their ReLU lines, the difference e by its
 lines in Delta or by the two copies' own lines, whichever is better at the box centre. In the first layer a' = a - s, so both
 copies are one function of one variable and the line under it is exact for the pair (`relu.hinge`).
-Sound? yes, outward-rounded (see `rounding`).  Complete? no; with input splitting it is (see verify.branch_and_bound).
+Sound? yes, outward-rounded (see `rounding`).  Complete? no; with input splitting it is (`engine.search.branch_and_bound`).
 References: CROWN backward bounds (Zhang et al., NeurIPS 2018); twin difference as in ReluDiff (ICSE 2020).
 """
 

@@ -34,7 +34,7 @@ UNIT = 2.0**-53
 ERROR = 64 * UNIT
 """The absolute error of `tanh` is at most this."""
 FAR = 20.0
-"""From here on T rounds to 1: 1 - T(20) < 2^-57."""
+"""From here on T rounds to 1: 1 - T(20) < 2^-56."""
 
 _LEADING = float.fromhex("0x1.62e42fee00000p-1")
 _REST = float.fromhex("0x1.a39ef35793c76p-33")

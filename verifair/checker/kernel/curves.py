@@ -7,7 +7,7 @@ sigma(a) = 1/2 + T(a / 2) / 2, so a neuron is y = c + half T(scale a).
 T: Taylor's polynomial of degree 8 around the nearest of the points j / 32, j = 0 ... 640. Its coefficients follow from
 T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on discs of radius 1 (Cauchy). With |h| <= 1/64,
 which is a difference without rounding (Sterbenz), the rest is below 1.6 / 64^9 < 2^-53; Horner's scheme and rounded coefficients
-add less than 24 u sum |c_k| |h|^k < 26 u, u = 2^-53. ERROR = 64 u. Beyond 20, 1 - T < 2^-57.
+add less than 24 u sum |c_k| |h|^k < 26 u, u = 2^-53. ERROR = 64 u. Beyond 20, 1 - T < 2^-56.
 
 Lines: the standard relaxation (docs/concepts/smooth.md), which a proof's writer computes in code of its own. Any slope m is valid
 with the least of h(t) - m t on [l, u] as its offset. For a line over T: T is convex below 0, so ends suffice there; above 0 it lies

@@ -1,6 +1,6 @@
 """Neuron branching for the largest gap of one question in one direction: the regions with the largest bounds are split first.
 
-A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most the largest one found, and a little more". If its
+A region's LP (`signs.region_lp`) is solved for the claim "the gap is at most the largest one found, and a little more". If its
 multipliers do not prove that, they still prove  A a - B b <= w  on the region ((a, b) = (g, g') for a fall, (g', g) for a rise),
 and the largest gap that this allows is the region's bound. So one tree serves every epsilon: at any time it proves the largest
 bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim reached by then.

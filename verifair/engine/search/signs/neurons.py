@@ -1,6 +1,6 @@
 """Neuron branching: decide one question by splitting signs of pre-activations, and inputs where needed.
 
-A node is a raw box with some neurons of either copy fixed to a <= 0 or a >= 0. Each is relaxed to an LP (`phase_relaxation`)
+A node is a raw box with some neurons of either copy fixed to a <= 0 or a >= 0. Each is relaxed to an LP (`region_lp`)
 and closed where the LP's multipliers are a proof; the LP's point, rounded to a legal row, is tried as a witness in exact
 arithmetic; else the node is kept, and the one with the least bound is split next.
 Sound? yes: PROVED rests on rigorous bounds, VIOLATED on exact evaluation.  Complete? yes where all variables are whole: splitting
