@@ -1,4 +1,4 @@
-"""verifair: proofs, exact counterexamples and bounds for the fairness of trained neural networks.
+"""verifair: proofs, exact counterexamples and bounds for the fairness of trained models.
 
     import verifair as vf
     network = vf.read_onnx("german.onnx")

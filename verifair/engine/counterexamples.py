@@ -92,7 +92,8 @@ def counterexamples(
 
     Requires: a query about decisions or epsilon, without `relax`.   method, solver: as in `verify`.
     Returns: `Counterexamples`, in the order in which they were found. Ctrl-C ends the search and keeps them.
-    Sound? Complete? Reference: see the module.
+    Sound? yes: exact evaluation confirms each.   Complete? if `complete` is True, up to what its fields say.
+    Raises QueryError for other queries, and for a count below 1.   References: HyFair, Table I; Fairify.
     """
     if query.relax:
         raise QueryError("people are counted by what they share with their partner: relaxed features leave that open; drop --relax")

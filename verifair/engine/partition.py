@@ -76,6 +76,7 @@ def certify_partition(
     question.   resume: continue the run in the store.   progress: called with (parts done, all parts).
     Chunks of neighbouring parts are taken in a random order (by seed): a run that ends early is no uniform sample of all parts.
     Returns: the path of the store. Raises QueryError for a size below 2, DataError for a store of another question.
+    Sound? yes: `check` re-proves the store.   Complete? within the budget.   Reference: Fairify (Biswas and Rajan, ICSE 2023).
     """
     query.require_favourable("a partition")
     query.require_shifts("a partition")

@@ -29,15 +29,18 @@ class Status(Enum):
 
 
 class Reason(Enum):
-    """The reason why a verdict is UNKNOWN."""
+    """The reason why a verdict is UNKNOWN: a limit was reached (TIME, NODES, MEMORY), Ctrl-C, or what is said below."""
 
     TIME = "time"
     NODES = "nodes"
     MEMORY = "memory"
     INTERRUPTED = "interrupted"
     RELAXATION_TOO_WEAK = "relaxation-too-weak"
+    """An incomplete method neither proved nor refuted the goal."""
     WITNESS_REJECTED = "witness-rejected"
+    """Exact evaluation did not confirm a solver's counterexample."""
     NUMERICAL = "numerical"
+    """Floats or balls could not decide a number so near to a border."""
     SOLVER_ERROR = "solver-error"
     MOOT = "moot"
     """Another question of the same group is refuted, which decides the group."""

@@ -74,13 +74,13 @@ class Scale(BaseModel):
 class Feature(schema_file.SchemaPart):
     """One feature of a schema. Raises SchemaError, with a line for each problem, if its fields do not fit together.
 
-    range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.
-    codes: input of the network for each category, if not 0, 1, 2, ...: increasing, evenly spaced.
-    change: how a counterfactual may change it (default: fixed for a protected feature, else free).
-    dropped: a category without a column: rows that have it are 0 in all columns of the one-hot block.
-    missing: the category of rows with an empty cell.
-    ordered: True if the order of the categories matters.   moves: category -> those it may become; others may become any.
-    unit: one perturbation unit of PBA, in raw units.   column: the data column, if its name is not the feature's.
+    kind: "one-hot" has a column for each category, "categorical" one column of codes.   range: raw units, for numbers.
+    scale: column = (raw - offset) / scale; "minmax" maps the range to [0, 1].   categories: names in code order.
+    codes: the network's input for each category, if not 0, 1, ...: increasing, evenly spaced.   column: the table's, if not `name`.
+    dropped: a category without a column: rows that have it are 0 in the one-hot block.   missing: that of rows with an empty cell.
+    change: how a counterfactual may change it (default: fixed if protected, else free).   ordered: its categories have an order.
+    moves: category -> those it may become; others may become any.   protected: its value should not matter.
+    unit: one perturbation unit of PBA, in raw units; `unit_name` names it.   merit: it may legitimately decide (CEC).
     """
 
     WORD: ClassVar = "feature"

@@ -62,13 +62,15 @@ def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any
     """Decide a query of any type, within a budget.
 
     frame: for PersistentBias and Robustness the table whose rows are asked about; other queries take none.
-    options: budget for all queries; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for
-    ProbabilityGap; others as in the functions of `DECIDERS`.
+    options, of all queries: budget.   IndividualFairness, PersistentBias, Robustness: method ("auto", "bnb", "lp", "milp", "smt"),
+    solver (a backend's name).   ProbabilityGap: tolerance (1e-4).   KDiscrimination: start, (N, V) raw rows.   PersistentBias and
+    Robustness: store (SQLite file), resume.   All but IndividualFairness: jobs (processes), progress.
     Returns: a Verdict (IndividualFairness), a MaximumGap (ProbabilityGap), a KmaxVerdict (KDiscrimination), or a table with one
     verdict per line, in the schema's words (PersistentBias, Robustness). Raises QueryError for anything else than a query, and for
     a missing or superfluous table.
-    Method: `DECIDERS`.
-    Sound? Yes.   Complete? As the decider says, within the budget.
+    Method: branch and bound on inputs and on signs of neurons; see the functions in `DECIDERS`.
+    Sound? Yes, but proofs of "lp", "milp" and "smt" are the solver's claims (`Trust.CLAIMED`).   Complete? "auto" is, within the
+    budget.
     """
     home = next((home for kind, home in DECIDERS.items() if isinstance(query, kind)), None)
     if home is None:

@@ -117,10 +117,10 @@ FILE = TypeAdapter(CertificateFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Certificate(Envelope):
-    """Proofs about one network and one schema.
+    """Proofs about one model and one schema.
 
-    depends: the number of counterfactuals whose decision depends on where the coefficients are in their intervals; the file does
-    not show these, and other kinds have none.
+    proofs: of statements, by a tree, a solver's claim or a counterexample.   depends: the number of counterfactuals whose decision
+    depends on where the coefficients are in their intervals; the file does not show these, and other kinds have none.
     """
 
     FORMAT = "verifair-certificate/3"

@@ -88,7 +88,7 @@ def certify_share(
     budget: seconds by the clock, and cells (nodes). When it is spent, or after Ctrl-C, the bounds so far are returned.
     jobs: processes that bound cells; the tree does not depend on it.   progress: called with estimates of both bounds.
     Sound? yes, see the certificate.   Complete? to the tolerance, within the budget (seconds, nodes: cells).
-    Raises QueryError for other questions, DataError for a store of another one.
+    Raises QueryError for other questions, DataError for a store of another one.   Reference: FairQuant (Kim et al., ICSE 2025).
     """
     _check(query, tolerance)
     budget = budget or Budget()

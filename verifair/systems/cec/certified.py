@@ -146,7 +146,7 @@ def certify_consistency(
     jobs: number of processes; within `vf.cluster` its workers.   progress: called with (pairs done, pairs in regime A).
     Raises QueryError for a delta below 0 or people not audited, SchemaError where delta is positive and no
     feature has a unit, DataError for people who are no rows of the schema.
-    Sound? yes.  Complete? no.
+    Sound? yes.  Complete? no.   Reference: CEC's score and regime A; the proof is ours (docs/concepts/cec-certified.md).
     """
     if not 0 <= delta < np.inf:
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")

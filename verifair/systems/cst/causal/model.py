@@ -32,8 +32,9 @@ from verifair.systems.groups import blocks
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CausalModel(Shown):
-    """nodes: in any order.   fitted: node -> its mechanism, of every node with parents; empty until `fit`.
+    """A causal model: a directed acyclic graph of a table's columns, with a mechanism for each node that has parents.
 
+    nodes: in any order.   fitted: node -> its mechanism; empty until `fit`.
     known: root -> the distinct values that it had in the table the model was fitted on.
     Raises SchemaError for a graph that cannot be: a cycle (named), a parent that is no node, a node described twice.
     """
