@@ -4,10 +4,10 @@ from __future__ import annotations
 
 HELPS = {
     "check": """
-Checks the proofs in certificates (of pba, certify, kmax, fgce, cec and cst) and in stores of certify --partition and --share. Every
-step is recomputed with rigorous arithmetic by code that imports neither the search nor a solver; witnesses are evaluated exactly.
-Exits with 1 if anything is rejected, only a solver's claim, or undecided, or if a file cannot be read. With --partial it accepts
-files in which something is undecided, and states what is proved about the rest.
+Checks the proofs in certificates (of pba, certify, kmax, guard, fgce, cec and cst) and in stores of certify --partition and
+--share. Every step is recomputed with rigorous arithmetic by code that imports neither the search nor a solver; witnesses are
+evaluated exactly. Exits with 1 if anything is rejected, only a solver's claim, or undecided, or if a file cannot be read. With
+--partial it accepts files in which something is undecided, and states what is proved about the rest.
 
 Example: verifair check proof.json --model german.onnx --schema german.toml
 

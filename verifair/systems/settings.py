@@ -107,7 +107,7 @@ class Inputs(Settings):
     data: Path | None = None
     """Table of rows: CSV, CSV.GZ or Parquet; or german, adult, adult-balanced, compas=FILE."""
     demo: str | None = None
-    """Use a shipped network, its schema and data: german or adult."""
+    """Use a shipped model, its schema and data: german or adult."""
     missing: Missing = "error"
 
     @model_validator(mode="after")

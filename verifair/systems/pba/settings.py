@@ -41,7 +41,7 @@ class PbaSettings(Settings):
 SYSTEM = System(
     verb="pba",
     help="""
-Decides for every row of a table whether a sensitive value alone makes the network more confident, for this row and for all rows
+Decides for every row of a table whether a sensitive value alone makes the model more confident, for this row and for all rows
 within DELTA units of it: more confident in the row than in its counterfactual (observed), or the reverse (flipped).
 
 Example: verifair pba german.onnx --schema german.toml --data german.csv --protected age --delta 1 --delta 2 --out runs/german
@@ -49,7 +49,7 @@ Example: verifair pba german.onnx --schema german.toml --data german.csv --prote
     settings=PbaSettings,
     run=("out", "store", "resume", "jobs", "cluster", "nodes", "timeout", "seed", "json_file"),
     helps={
-        "demo": "Use a shipped network and its test rows: german or adult.",
+        "demo": "Use a shipped model and its test rows: german or adult.",
         "out": "Folder for table, plots, verdicts and certificate.",
         "store": "SQLite file of verdicts (default: OUT/verdicts.sqlite).",
     },

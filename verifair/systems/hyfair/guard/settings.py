@@ -21,9 +21,9 @@ class GuardSettings(VariantSettings):
     rules: Path | None = None
     """rules.json of `verifair explain`, or your own."""
     target: float | None = None
-    """Find the rules: the network answers only where the probability gap is proved to be at most this."""
+    """Find the rules: the model answers only where the probability gap is proved to be at most this."""
     guarded: Annotated[Path | None, Option(name="--out")] = None
-    """Guarded network to write, NAME.onnx; its schema goes to NAME.toml."""
+    """Guarded model to write, NAME.onnx; its schema goes to NAME.toml."""
     retrain: Path | None = None
     """Write the retrained network here (NAME.onnx)."""
     epochs: Annotated[int, Field(ge=1)] = 5
@@ -49,7 +49,7 @@ class GuardSettings(VariantSettings):
 
     @property
     def out(self) -> Path:
-        """The guarded network's file."""
+        """The guarded model's file."""
         assert self.guarded is not None
         return self.guarded
 
@@ -57,10 +57,10 @@ class GuardSettings(VariantSettings):
 SYSTEM = System(
     verb="guard",
     help="""
-Writes a network that abstains from the inputs that its rules describe. GUARDED.onnx has an output `abstain` (true: no answer; the
-other outputs are then NaN); GUARDED.toml is the schema without these rows, for `verifair certify`. With --target verifair finds the
-rules: the network answers where a proof succeeds, and abstains elsewhere. --retrain also continues the training of the network with
-discriminatory instances, all variants of which get the same label.
+Writes a model that abstains from the inputs that its rules describe. GUARDED.onnx has an output `abstain` (true: no answer; the
+other outputs are then NaN); GUARDED.toml is the schema without these rows, for `verifair certify`. With --target verifair finds
+the rules: the model answers where a proof succeeds, and abstains elsewhere. --retrain also continues the training of a ReLU
+network with discriminatory instances, all variants of which get the same label.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
 """,
