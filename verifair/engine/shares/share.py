@@ -83,7 +83,7 @@ def certify_share(
     """Bound the share of the query's box in which no decision flips, until at most `tolerance` of it is open.
 
     Only points with at least two legal rows to compare are counted.
-    Requires: a piecewise-linear network or a tree ensemble, one or two logits, no epsilon and nothing relaxed.
+    Requires: a piecewise-linear network or a tree ensemble, and a query about favourable decisions, with nothing relaxed.
     Returns: the bounds and their certificate, which is also written to `store`; `resume` continues with the tree in that file.
     budget: seconds by the clock, and cells (nodes). When it is spent, or after Ctrl-C, the bounds so far are returned.
     jobs: processes that bound cells; the tree does not depend on it.   progress: called with estimates of both bounds.
