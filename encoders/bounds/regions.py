@@ -26,6 +26,7 @@ References: CROWN (Zhang et al., NeurIPS 2018); ReluDiff (Paulsen et al., ICSE 2
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,12 @@ from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
 from solvers import clock
 
-BLOCK, FORMS = 1 << 16, 1 << 19
+BLOCK, FORMS = 1 << 17, 1 << 19
 """Coefficients of rows, and of forms in the inputs, processed at once: larger arrays do not fit the cache."""
+FEW = 8
+"""In up to so many regions, neurons that are 0 or linear in all of them are treated apart; in more regions these are rare."""
+SQUARED, NORMS = 1e-150, 1e-9
+"""Added to a norm, because squares underflow; and the share by which the computed norms may be too small."""
 SMALLEST = 1e-200
 """Smaller weights of rows could underflow in a product; they count as 0."""
 
@@ -123,7 +128,7 @@ class RegionBounds:
             for start, end in pairwise(widths.tolist())
         ]
         self._layers: dict[int, RelaxedLayer] = {}
-        self._alone: dict[tuple[str, int], LinesAlone] = {}
+        self._alone: dict[tuple[str, int], tuple[Array, Array]] = {}
         self._weights: dict[int, Array] = {}
         self.layers: list[LayerBounds] = [] if intervals is None else intervals
         for k in range(len(self.layers), twin.depth + 1):
@@ -183,28 +188,26 @@ class RegionBounds:
     def _substituted(self, bending: Booleans, k: int) -> Substitution:
         """Return the results of backward substitution for the True entries of `bending` (B, n), neurons of hidden layer k."""
         box, neuron = _padded(bending)
-        count, width = bending[box].sum(axis=1), neuron.shape[1]
+        count, width, quantities = bending[box].sum(axis=1), neuron.shape[1], self.quantities
         order = np.argsort(count, kind="stable")  # so that boxes with few neurons are not padded to those with many
-        step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(h.bias) for h in self.twin.hidden)))
-        weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive], self.twin.biases[k]
-        signed, signed_bias = np.concatenate([weight, -weight]), np.concatenate([bias, -bias])
-        ends = np.stack([neuron, neuron + len(bias)], axis=1)
-        results = {
-            quantity: (np.full(ends.shape, -np.inf), np.zeros((*ends.shape, self.low.shape[1])), np.zeros(ends.shape))
-            for quantity in self.quantities
-        }
+        rows = 2 * len(quantities) * (int(count.mean()) if len(box) else 1)
+        step = max(1, BLOCK // max(1, rows * max(len(self._relaxed(layer).alive) for layer in range(k))))
+        weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive], self.twin.biases[k][neuron]
+        ends = len(quantities), len(box), 2, width
+        lowest, slope, error = np.full(ends, -np.inf), np.zeros((*ends, self.low.shape[1])), np.zeros(ends)
         for start in range(0, len(box), step):
-            part = order[start : start + step]
-            largest = int(count[part[-1]])
-            row = ends[part, :, :largest].reshape(len(part), 2 * largest)
-            p, constant = signed[row], signed_bias[row]
-            for quantity, arrays in results.items():
-                for target, values in zip(arrays, self._least_of(quantity, p, constant, box[part], k - 1), strict=True):
-                    target[part, :, :largest] = values.reshape(len(part), 2, largest, *values.shape[2:])
-        least = {}
-        for quantity, arrays in results.items():
-            lowest, slope, error = (values.reshape(len(box), 2 * width, *values.shape[3:]) for values in arrays)
-            least[quantity] = lowest, slope, error
+            index = order[start : start + step]
+            largest = int(count[index[-1]])
+            part, constant = _Part(self, box[index]), bias[index, :largest]
+            p = weight[:, part.columns(k - 1)[0]][neuron[index, :largest]]
+            found = self._least_of(np.concatenate([p, -p], axis=1), np.concatenate([constant, -constant], axis=1), part, k - 1)
+            for target, values in zip((lowest, slope, error), found, strict=True):
+                target[:, index, :, :largest] = values.reshape(*values.shape[:2], 2, largest, *values.shape[3:])
+        shape = len(box), 2 * width
+        least = {
+            quantity: (lowest[n].reshape(shape), slope[n].reshape(*shape, self.low.shape[1]), error[n].reshape(shape))
+            for n, quantity in enumerate(quantities)
+        }
         return Substitution(box=box, neuron=neuron, mask=bending[box[:, None], neuron], least=least)
 
     def _framed(self, bounds: LayerBounds, frames: Sequence[Frame], k: int) -> LayerBounds:
@@ -244,56 +247,84 @@ class RegionBounds:
             self._count(2 * len(forms) * len(neuron) * first.size)
         return self._crossed(bounds, 1) if len(boxes) else bounds
 
-    def _least_of(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array, Array]:
-        """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n),
-        y of layer `last`, plus `constant` (B, R) for a single copy; their slopes (B, R, d) in the inputs, and the rounding errors
-        (B, R) taken off."""
-        if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
-            return *self._least(p, -p, np.zeros_like(constant), box, last), np.full_like(constant, np.inf)
-        return self._least_alone(quantity, p, constant, box, last)
+    def _least_of(self, p: Array, constant: Array, part: _Part, last: int) -> tuple[Array, Array, Array]:
+        """Return, for each quantity (`one`, `two`, `apart`), lower bounds (Q, B, R) over a part's regions of p . y + constant,
+        p . y' + constant or p . (y - y'), p (B, R, m), y of the part's columns of layer `last`; their slopes (Q, B, R, d) in the
+        inputs; and the rounding errors (Q, B, R) taken off."""
+        if self.twin.problem.network.piecewise_linear:
+            return self._least_alone(self.quantities, p, constant, part, last)
+        found = []
+        for quantity in self.quantities:
+            if quantity == "apart":
+                lower, slope = self._least(p, -p, np.zeros_like(constant), part.box, last)
+                found.append((lower[None], slope[None], np.full((1, *constant.shape), np.inf)))
+            else:
+                found.append(self._least_alone([quantity], p, constant, part, last))
+        lower, slope, error = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return lower, slope, error
 
     def _least_alone(
-        self, quantity: str, p: Array, constant: Array, box: Integers, last: int, rounds: int = 1
+        self, quantities: Sequence[str], p: Array, constant: Array, part: _Part, last: int, rounds: int = 1
     ) -> tuple[Array, Array, Array]:
-        """Return the same by lines of that quantity alone, with `rounds` times the rounding errors taken off.
+        """Return the same by lines of each quantity alone, with `rounds` times the rounding errors taken off.
 
-        With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
+        With p- the negative part of p:  p . v >= p . (low a + low_c) + p- . ((up - low) a + up_c - low_c).
+        Errors: |p| . size is at most the product of the norms of p and of size.
         """
-        twin, error = self.twin, self.twin.rate * np.abs(constant)
-        total = constant * (quantity != "apart")
+        twin, box, error, p = self.twin, part.box, self.twin.rate * np.abs(constant), p[None]  # at first, p is the same for all
+        copies = np.array([quantity != "apart" for quantity in quantities])[:, None, None]
+        total = copies * constant
         for k in range(last, -1, -1):
-            alive = self._relaxed(k).alive
+            index, bent = part.columns(k)
             if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
                 error = error + twin.rate * _sums(np.abs(p), self._of(twin.magnitude[0], box)) + TINY
-                first, second = (p, None) if quantity == "one" else (None, p)
+                first, second = (p[0], None) if quantities[0] == "one" else (None, p[0])
                 p, offset = self._under_curves(first, second, box)
                 total = total + offset
                 break
-            lines = self._lines_alone(quantity, k)
-            positive = np.maximum(p, 0.0)
-            sums = positive @ lines.positive_sums[box] + p @ lines.sums[box]
-            total, error = total + sums[:, :, 0], error + sums[:, :, 1] + TINY
-            positive *= lines.steeper[box]
-            p = p * lines.up[box]
-            p += positive
-            if k:
-                weight = self._alive_weights(k)
-                self._count(total.size * weight.size)
-                p = _product(p, weight)
-        return *self._at_inputs(p, total - rounds * error, box, alive), error
+            lines, size = part.lines(quantities, k)
+            error = error + (np.sqrt(np.einsum("qbrm,qbrm->qbr", p, p)) + SQUARED) * size[:, :, None] + TINY
+            low, wider, low_constant, wider_constant = lines
+            curved = p[..., bent:]
+            negative = np.minimum(curved, 0.0)
+            total = total + _sums(negative, wider_constant)
+            if low_constant.any():
+                total = total + _sums(curved, low_constant)
+            curved, negative = curved * low[:, :, None], negative * wider[:, :, None]
+            curved += negative
+            if not k:
+                p = curved
+                break
+            weight = part.weight(k)
+            self._count(curved.size * weight.shape[1])
+            product = _product(curved, weight[bent:])
+            if bent:
+                self._count(p[..., :bent].size * weight.shape[1])
+                product += _product(p[..., :bent], weight[:bent])
+            total, p = total + copies * product[..., -1], product[..., :-1]
+        rows = len(quantities) * len(box), constant.shape[1]
+        lower, slope = self._at_inputs(
+            p.reshape(*rows, p.shape[-1]), (total - rounds * error).reshape(rows), np.tile(box, len(quantities)),
+            self._relaxed(0).alive[index],
+        )
+        return lower.reshape(total.shape), slope.reshape(*total.shape, slope.shape[-1]), np.broadcast_to(error, total.shape)
 
     def _count(self, multiplications: int) -> None:
         self.work += multiplications
         clock.spend(multiplications)
 
     def _alive_weights(self, k: int) -> Array:
-        """Return the weights of layer k between neurons that are alive."""
+        """Return the weights of layer k between neurons that are alive, with the biases as the last column."""
         if k not in self._weights:
-            self._weights[k] = self.twin.weights[k][np.ix_(self._relaxed(k).alive, self._relaxed(k - 1).alive)]
+            self._weights[k] = self._weights_of(k, self._relaxed(k).alive, self._relaxed(k - 1).alive)
         return self._weights[k]
 
-    def _lines_alone(self, quantity: str, k: int) -> LinesAlone:
-        """Return, for all regions, the lines around y, y' or y - y' of the neurons of hidden layer k that are alive."""
+    def _weights_of(self, k: int, neuron: Integers, below: Integers) -> Array:
+        return np.concatenate([self.twin.weights[k][np.ix_(neuron, below)], self.twin.biases[k][neuron, None]], axis=1)
+
+    def _lines_alone(self, quantity: str, k: int) -> tuple[Array, Array]:
+        """Return lines (B, 4, m) around y, y' or y - y' of the neurons of hidden layer k that are alive, for all regions: the lower
+        line's slope, by how much the upper line's exceeds it, and the same of constants; and norms (B,) of the errors' sizes."""
         if (quantity, k) not in self._alone:
             layer, difference = self._relaxed(k), quantity == "apart"
             if k:
@@ -304,9 +335,10 @@ class RegionBounds:
             else:
                 shift = self.twin.shift[self.question][:, layer.alive]
                 lines = first_lines(PAIRS[quantity], layer.slope, shift, layer.bounds).stacked()
-            size = (1 + difference) * self.twin.rate * self.twin.magnitude[k][self.question][:, layer.alive]
-            bias = self.twin.biases[k][layer.alive] if k and not difference else np.zeros(len(layer.alive))
-            self._alone[quantity, k] = LinesAlone.of(lines, bias, size)
+            low, up, low_constant, up_constant = lines.swapaxes(0, 1)
+            lines = np.stack([low, up - low, low_constant, up_constant - low_constant], axis=1)
+            size = (1 + difference) * self.twin.rate * np.linalg.norm(self.twin.magnitude[k][:, layer.alive], axis=1)
+            self._alone[quantity, k] = lines, (1 + NORMS) * size[self.question]
         return self._alone[quantity, k]
 
     def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, rounds: int = 1) -> tuple[Array, Array]:
@@ -330,8 +362,8 @@ class RegionBounds:
             p, q = alpha + slope * p, beta + slope * q
             weight = self._alive_weights(k)
             self._count(2 * total.size * weight.size)
-            total = total + offset + (p + q) @ twin.biases[k][alive]
             p, q = _product(p, weight), _product(q, weight)
+            total, p, q = total + offset + p[:, :, -1] + q[:, :, -1], p[:, :, :-1], q[:, :, :-1]
         return self._at_inputs(p, total - rounds * error, box, alive)
 
     def _under_pairs(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array]:
@@ -403,12 +435,14 @@ class RegionBounds:
         total, last = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0], twin.depth - 1
         p, q = rows[:, :, None, None].swapaxes(0, 1) * twin.weights[-1][:, self._relaxed(last).alive]
         lower, slope = np.empty(len(box)), np.empty((len(box), self.low.shape[1]))
-        alone = twin.problem.network.piecewise_linear & (rows == 0).any(axis=1)
-        kind = np.where(alone, rows[:, 0] == 0, 2)  # a row of one copy needs only that copy's lines
+        lone = twin.problem.network.piecewise_linear & (rows == 0).any(axis=1)
+        kind = np.where(lone, rows[:, 0] == 0, 2)  # a row of one copy needs only that copy's lines
         for k in np.unique(kind).tolist():
             selected = kind == k
             if k < 2:
-                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[selected], total[selected], box[selected], last, rounds=2)
+                part = _Part(self, box[selected])
+                alone = (p + q)[selected][:, :, part.columns(last)[0]]
+                (low,), (line,), _ = self._least_alone([list(ENDS)[k]], alone, total[selected], part, last, rounds=2)
             else:
                 low, line = self._least(p[selected], q[selected], total[selected], box[selected], last, rounds=2)
             lower[selected], slope[selected] = low[:, 0], line[:, 0]
@@ -503,14 +537,14 @@ def _padded(chosen: Booleans) -> tuple[Integers, Integers]:
 
 
 def _product(rows: Array, weight: Array) -> Array:
-    """Return rows (B, R, m) times weight (m, n), as one matrix product."""
-    boxes, count, width = rows.shape
-    return np.asarray((rows.reshape(boxes * count, width) @ weight).reshape(boxes, count, weight.shape[1]))
+    """Return rows (..., m) times weight (m, n), as one matrix product."""
+    *shape, width = rows.shape
+    return np.asarray((rows.reshape(math.prod(shape), width) @ weight).reshape(*shape, weight.shape[1]))
 
 
 def _sums(rows: Array, values: Array) -> Array:
-    """Return (B, R) the sums of rows (B, R, m) times values, (B, m) or (1, m) for all boxes."""
-    return np.asarray((rows @ values[:, :, None])[:, :, 0])
+    """Return (..., B, R) the sums of rows (..., B, R, m) times values, (..., B, m) or (1, m) for all boxes."""
+    return np.asarray((rows @ values[..., None])[..., 0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -574,6 +608,12 @@ class RelaxedLayer:
     def lines(self) -> LayerLines:
         return LayerLines.of(self.bounds, self.smooth)
 
+    @cached_property
+    def reach(self) -> tuple[Array, Array]:
+        """(B, m), (B, m) the least and the largest pre-activation of both copies."""
+        bounds = self.bounds
+        return np.minimum(bounds.lower, bounds.lower_prime), np.maximum(bounds.upper, bounds.upper_prime)
+
     def around(self, quantity: str) -> Array:
         """Return (B, 4, m) the lines around y, y' or y - y' (`one`, `two`, `apart`), in the order of `lines`."""
         if quantity == "apart" or self.smooth is not None:
@@ -581,30 +621,47 @@ class RelaxedLayer:
         return relu_lines(*(getattr(self.bounds, end) for end in ENDS[quantity])).stacked()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LinesAlone:
-    """Lines around a quantity v of one layer over B boxes, in its pre-activation (in the first layer in a).
+class _Part:
+    """Regions (B,) whose rows are carried backwards together, by lines of each quantity alone."""
 
-    up, steeper: (B, 1, n) the slope of the upper line, and by how much that of the lower one exceeds it.   positive_sums, sums:
-    (B, n, 2) the terms of a positive coefficient, and of any one, in the constant and in the rounding error.
-    """
+    def __init__(self, bounds: RegionBounds, box: Integers) -> None:
+        self.bounds, self.box = bounds, box
+        self.are_few = len(box) <= FEW and bounds.twin.problem.network.piecewise_linear
+        self._columns: dict[int, tuple[Integers, int]] = {}
+        self._weights: dict[int, Array] = {}
 
-    up: Array
-    steeper: Array
-    positive_sums: Array
-    sums: Array
+    def columns(self, k: int) -> tuple[Integers, int]:
+        """Return the neurons (m,) of hidden layer k that are not 0 throughout these regions, as positions among those alive, and
+        how many of them are linear there in both copies: these come first. Where it does not pay to look, for many regions, all
+        count as not linear; so do those of the first layer."""
+        if k not in self._columns:
+            layer = self.bounds._relaxed(k)
+            linear = dead = np.zeros(len(layer.alive), dtype=bool)
+            if self.are_few:
+                least, largest = layer.reach[0][self.box].min(axis=0), layer.reach[1][self.box].max(axis=0)  # NaN stays
+                dead = (largest <= 0) & (layer.slope == 0)
+                linear = ~dead & ((least >= 0) | (layer.slope == 1)) & (k > 0)
+            self._columns[k] = np.concatenate([np.flatnonzero(linear), np.flatnonzero(~(linear | dead))]), int(linear.sum())
+        return self._columns[k]
 
-    @classmethod
-    def of(cls, lines: Array, bias: Array, size: Array) -> LinesAlone:
-        """Return them. lines: (B, 4, n) slopes and then constants.   bias: (n,) of the pre-activation.   size: (B, n) of the
-        errors."""
-        low, up, low_constant, up_constant = lines.swapaxes(0, 1)
-        steeper = low - up
-        positive = np.stack([low_constant - up_constant + steeper * bias, 2 * size], axis=2)
-        return cls(
-            up=up[:, None], steeper=steeper[:, None], positive_sums=positive,
-            sums=np.stack([up_constant + up * bias, -size], axis=2),
-        )
+    def weight(self, k: int) -> Array:
+        """Return the weights of layer k between its columns and those of the layer below; the biases are the last column."""
+        if not self.are_few:
+            return self.bounds._alive_weights(k)
+        if k not in self._weights:
+            neuron, below = (self.bounds._relaxed(layer).alive[self.columns(layer)[0]] for layer in (k, k - 1))
+            self._weights[k] = self.bounds._weights_of(k, neuron, below)
+        return self._weights[k]
+
+    def lines(self, quantities: Sequence[str], k: int) -> tuple[Array, Array]:
+        """Return lines (4, Q, B, n) around quantities of the neurons of layer k that are not linear, and norms (Q, B) of the
+        errors' sizes, as `_lines_alone` does."""
+        index, bent = self.columns(k)
+        found = [self.bounds._lines_alone(quantity, k) for quantity in quantities]
+        lines = np.stack([lines[self.box] for lines, _ in found])
+        if self.are_few:
+            lines = lines[..., index[bent:]]
+        return lines.transpose(2, 0, 1, 3), np.stack([size[self.box] for _, size in found])
 
 
 def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array]:

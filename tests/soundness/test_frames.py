@@ -307,6 +307,25 @@ def test_both_bounds_of_one_copy_alone_hold_and_agree(seed: int) -> None:
     assert (values <= theirs).all()
 
 
+@pytest.mark.parametrize("seed", draws(8))
+def test_neurons_that_are_treated_apart_in_few_boxes_change_no_bound(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, rng = problem(seed), np.random.default_rng(seed)
+    twin, size, neurons = Twin.of(given), 2, 2 * sum(given.network.hidden)
+    lower, upper = (np.tile(end, (size, 1)) for end in (given.batch.lower[0], given.batch.upper[0]))
+    lower[:, 1:], upper[:, 1:] = np.sort(rng.integers(0, SIDE, (2, size, 3)), axis=0)
+    question, at = np.zeros(size, dtype=np.int64), np.arange(size)
+    found = []
+    for few in (0, size):
+        monkeypatch.setattr("encoders.bounds.regions.FEW", few)
+        bounds = RegionBounds(twin, regions(lower, upper, neurons), question)
+        found.append((bounds, bounds.rows(at, np.tile([1.0, 0.0], (size, 1)), np.zeros(size))))
+    (together, row), (apart, row_apart) = found
+    np.testing.assert_allclose(row, row_apart, atol=1e-9)
+    for one, two in zip(together.layers, apart.layers, strict=True):
+        for name, end in one.ends().items():
+            np.testing.assert_allclose(end, two.ends()[name], atol=1e-9)
+
+
 def regions(lower: Array, upper: Array, neurons: int) -> Regions:
     free = np.zeros((len(lower), neurons), dtype=bool)
     return Regions(lower=lower, upper=upper, active=free, inactive=free)
