@@ -44,8 +44,8 @@ from verifair.systems.cst.causal.model import CausalModel as CausalModel
 from verifair.systems.cst.estimator import SituationTesting as SituationTesting
 from verifair.systems.cst.robustness.certified import certify_counterfactuals as certify_counterfactuals
 from verifair.systems.fgce.estimator import GroupCounterfactuals as GroupCounterfactuals
+from verifair.systems.hyfair.certify.partition import partition_summary as partition_summary
 from verifair.systems.hyfair.certify.result import PartitionSummary as PartitionSummary
-from verifair.systems.hyfair.certify.share import partition_summary as partition_summary
 from verifair.systems.hyfair.search.annealing import search_clusters as search_clusters
 from verifair.systems.hyfair.search.clusters import ClusterSearch as ClusterSearch
 from verifair.systems.verify import verify as verify

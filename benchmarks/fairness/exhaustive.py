@@ -41,7 +41,7 @@ from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 from verifair.errors import Disagreement
-from verifair.systems.hyfair.certify.share import located
+from verifair.systems.hyfair.certify.partition import located
 
 EPSILON = 0.05
 FLOAT64 = 1e-9

@@ -1,160 +1,197 @@
-"""Planes under and over the margin of one copy of a network over many boxes, which bracket the share of a domain.
+"""Batched bounds of all K copies of a network that share everything but the protected variables, and the borders of buckets.
 
-    value + slope . (x - middle)  <=  g(x)      for every x of the box, and >= with the other plane
+The copies g(x, z), z = z_1 ... z_K, are bounded over a box of the shared variables one by one, and by their differences from a
+*reference* copy r: copy z is g_r + [delta_lower, delta_upper]. Shared inputs make the differences far narrower than the values.
 
-Method: backward substitution. A neuron that bends between l < 0 < u lies under the chord c a + 2 h, c = u / (u - l), h = -l c / 2,
-and over every line s a, 0 <= s <= 1. Its mean over the box is the largest with s = 1 where c > 1/2, else with s = 0; between 3/8
-and 5/8, where it hardly matters, s changes continuously, so that the checker, which rounds differently, has nearly the same line.
-[l, u] is the closer of the interval from the layer below and of the zonotope, where the neuron is c a + h +- h.
-Sound? yes, rounding included.   Complete? no; with cuts it is.
-Rounding: with K the widest layer plus the widest input plus 2 layers + 40, every sum has less than K terms, and all operations of a
-pass lose at most 32 gamma_K of the sizes |p| V_k added up over the layers, V_k = |W| |y| + |b| the largest there is anywhere (the
-argument is that of `verifair.checker.kernel.bounds`). 2^layers times as much is added: the checker's sizes double in each.
-References: DeepZ (Singh et al., NeurIPS 2018) for the bounds of neurons, CROWN (Zhang et al., NeurIPS 2018) for the planes.
+Method: one question of a twin problem for each pair (r, z), bounded by the standard relaxation (`regions`), by which proofs are
+checked: in the first layer the difference is constant, above it is tracked as a quantity of its own.
+Sound? yes, outward-rounded (see `rounding`).  Complete? no.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.rounding import TINY
-from encoders.domain import Batched, Domain
-from encoders.network import Array, Network
+from encoders.bounds.difference import every_row, linear_goals
+from encoders.bounds.interval import interval_bounds
+from encoders.bounds.regions import RegionBounds
+from encoders.bounds.relu import LayerBounds
+from encoders.bounds.twin import Twin
+from encoders.buckets import borders
+from encoders.domain import Domain, Regions
+from encoders.network import Array, Booleans, Integers, Network, activate
+from encoders.problem import Goal, TwinBatch, TwinProblem
+from solvers import clock
 
-BLOCK = 1 << 19
-"""Coefficients processed at once."""
-LARGEST = 1e100
-"""Larger intervals are not used: overflow may give NaN, which bounds nothing."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CopyPlanes(Batched):
-    """under, over: slopes (B, n_0) of the planes.   least, most: (B,) their values in the middle, less or plus all rounding.
-    score: (B, n_0) the part of the gap between them that comes from the width of each column."""
-
-    under: Array
-    least: Array
-    over: Array
-    most: Array
-    score: Array
+_ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
+"""Rows (p, q) for lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z,  with x the reference copy r and x' the copy z."""
+_WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
+"""The weights of the rows in the score: the difference of the copies matters more than their values."""
+ROOM = 15
+"""So many times the rounding error is taken off a linear bound in addition: more than another order of summation changes it by."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Band:
-    """Lines around the neurons of a layer, (B, m) each: `chord` a + half +- half, the line `flat` a under them, and `share`, half
-    per unit of the pre-activation's width."""
+class Thresholds:
+    """The lower ends of the buckets 1 ... B - 1 as logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
 
-    chord: Array
-    half: Array
-    flat: Array
-    share: Array
-
-
-class CopyForms:
-    """A piecewise-linear network whose margin is  weights . f, over boxes of a domain.
-
-    swing: the least and the largest (B, m) of  slope . (x - middle),  slope (B, m, n_0), over the inputs x in boxes (B, n_0).
+    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g.
     """
 
-    def __init__(
-        self, network: Network, margin: Array, domain: Domain, swing: Callable[[Array, Array, Array], tuple[Array, Array]]
-    ) -> None:
-        self.swing = swing
-        network.require_piecewise_linear("the share of a domain")
-        *hidden, last = network.layers
-        self.leaks = [layer.slope for layer in hidden]
-        self.weights = [*(layer.weight for layer in hidden), margin[None] @ last.weight]
-        self.biases = [*(layer.bias for layer in hidden), margin[None] @ last.bias]
-        self.absolute = [np.abs(weight) for weight in self.weights]
-        count = max(len(layer.bias) for layer in network.layers) + max(layer.weight.shape[1] for layer in network.layers)
-        terms = (count + 2 * len(network.layers) + 40) * 2.0**-53
-        self.rate = 64 * 2.0 ** len(network.layers) * terms / (1 - terms)
-        self.sizes: list[Array] = []
-        reach = np.maximum(*(np.abs(end[0]) for end in domain.box(domain.lower[None], domain.upper[None])))
-        for layer in network.layers:
-            with np.errstate(all="ignore"):  # overflow proves nothing
-                reach = np.abs(layer.weight) @ reach + np.abs(layer.bias)
-            self.sizes.append(reach)
-        self.sizes[-1] = np.abs(margin)[None] @ self.sizes[-1]
+    lower: Array
+    upper: Array
 
-    def planes(self, low: Array, high: Array) -> CopyPlanes:
-        """Return the planes over network boxes low, high (B, n_0)."""
-        step = max(1, BLOCK // max(len(bias) for bias in self.biases) ** 2)
-        with np.errstate(all="ignore"):
-            planes = CopyPlanes.join([self._planes(low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)])
-        ends = []
-        for slope, value, unbounded in ((planes.under, planes.least, -np.inf), (planes.over, planes.most, np.inf)):
-            finite = np.isfinite(slope).all(axis=1) & np.isfinite(value)
-            ends += [np.where(finite[:, None], slope, 0.0), np.where(finite, value, unbounded)]
-        return CopyPlanes(under=ends[0], least=ends[1], over=ends[2], most=ends[3], score=np.nan_to_num(planes.score))
+    @classmethod
+    def of(cls, buckets: int, *, shares: bool = False) -> Thresholds:
+        """Return the thresholds. shares: g + 1/2 is a share of votes, and the thresholds are i / B - 1/2."""
+        lower, upper = borders(buckets, shares=shares)
+        return cls(lower=lower, upper=upper)
 
-    def _planes(self, low: Array, high: Array) -> CopyPlanes:
-        middle, width = (low + high) / 2, (high - low) / 2
-        bands: list[_Band] = []
-        lower, upper = low, high
-        for k, leak in enumerate(self.leaks):
-            slope, value, radius = self._substituted(k, bands, middle)
-            (fall, rise), (interval_low, interval_high) = self.swing(slope, low, high), self._intervals(k, lower, upper)
-            lower, upper = np.fmax(value + fall - radius, interval_low), np.fmin(value + rise + radius, interval_high)
-            bands.append(_band(lower, upper, leak))
-            lower, upper = (np.where(end < 0, leak * end, end) for end in (lower, upper))
-        under, lowest = self._one_sided(1.0, bands, middle)
-        over, highest = self._one_sided(-1.0, bands, middle)
-        return CopyPlanes(under=under, least=lowest, over=-over, most=-highest, score=self._score(bands, width))
+    @property
+    def buckets(self) -> int:
+        return len(self.lower) + 1
 
-    def _one_sided(self, sign: float, bands: list[_Band], middle: Array) -> tuple[Array, Array]:
-        """Return slopes (B, n_0) of planes under sign * margin, and their values (B,) in the middle, less all rounding."""
-        p = np.broadcast_to(sign * self.weights[-1][0], (len(middle), self.weights[-1].shape[1]))
-        value = np.full(len(middle), sign * self.biases[-1][0])
-        rounding = np.full(len(middle), self.rate * self.sizes[-1][0])
-        for j in range(len(bands) - 1, -1, -1):
-            band = bands[j]
-            rounding = rounding + self.rate * (np.abs(p) @ self.sizes[j])
-            value = value + 2 * (np.minimum(p, 0) * band.half).sum(axis=1)
-            p = p * np.where(p < 0, band.chord, band.flat)
-            value = value + p @ self.biases[j]
-            p = p @ self.weights[j]
-        return np.asarray(p), value + (p * middle).sum(axis=1) - rounding - TINY
+    def surely(self, logit: Array) -> Integers:
+        """Return the least bucket that a number >= logit can be in."""
+        return np.searchsorted(self.upper, logit, side="left")
 
-    def _intervals(self, k: int, lower: Array, upper: Array) -> tuple[Array, Array]:
-        """Return bounds (B, m) of all pre-activations of layer k from those of its inputs."""
-        middle, half = (lower + upper) / 2, (upper - lower) / 2
-        reach = (half + self.rate * (np.abs(middle) + half)) @ self.absolute[k].T + self.rate * np.abs(self.biases[k]) + TINY
-        value = middle @ self.weights[k].T + self.biases[k]
-        reach = np.where(np.abs(value) + reach <= LARGEST, reach, np.inf)
-        return value - reach, value + reach
-
-    def _substituted(self, k: int, bands: list[_Band], middle: Array) -> tuple[Array, Array, Array]:
-        """Return slopes (B, m, n_0), values at the middle and radii (B, m) of all pre-activations of layer k."""
-        p = np.broadcast_to(self.weights[k], (len(middle), *self.weights[k].shape))
-        value, radius = np.broadcast_to(self.biases[k], p.shape[:2]), np.broadcast_to(self.rate * self.sizes[k], p.shape[:2])
-        for j in range(k - 1, -1, -1):
-            band, size = bands[j], np.abs(p)
-            radius = radius + self.rate * (size @ self.sizes[j]) + (size @ band.half[:, :, None])[:, :, 0]
-            value = value + (p @ band.half[:, :, None])[:, :, 0]
-            p = p * band.chord[:, None]
-            value = value + p @ self.biases[j]
-            p = (p.reshape(-1, p.shape[2]) @ self.weights[j]).reshape(*p.shape[:2], -1)
-        return np.asarray(p), value + (p @ middle[:, :, None])[:, :, 0], radius + TINY
-
-    def _score(self, bands: list[_Band], width: Array) -> Array:
-        """Return (B, n_0) the widths of unstable neurons' bands, times their weights in the margin, distributed over the inputs."""
-        weight = np.broadcast_to(self.absolute[-1][0], (len(width), self.absolute[-1].shape[1]))
-        score = np.zeros((len(width), weight.shape[1]))
-        for k in range(len(bands) - 1, -1, -1):
-            chord, share = bands[k].chord, bands[k].share
-            weight, score = (weight * chord) @ self.absolute[k], (score * chord + weight * share) @ self.absolute[k]
-        return np.asarray(score * width)
+    def possibly(self, logit: Array) -> Integers:
+        """Return the greatest bucket that a number <= logit can be in."""
+        return np.searchsorted(self.lower, logit, side="left")
 
 
-def _band(low: Array, high: Array, leak: Array) -> _Band:
-    """Return the band around the activations of a layer for pre-activations in [low, high]."""
-    unstable = (low < 0) & (high > 0)
-    width = np.where(unstable, high - low, 1.0)
-    chord = np.where(unstable, high / width, low >= 0)
-    half = np.where(unstable, -low * chord / 2, 0.0) * (1 - leak)
-    flat = np.clip(4 * chord - 1.5, 0.0, 1.0)
-    return _Band(chord=leak + (1 - leak) * chord, half=half, flat=leak + (1 - leak) * flat, share=half / width)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CopyBounds:
+    """Over B boxes: g_z in [lower, upper] and g_z - g_r in [delta_lower, delta_upper], each (B, K) and outward-rounded."""
+
+    lower: Array
+    upper: Array
+    delta_lower: Array
+    delta_upper: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copied:
+    """K rows that differ in protected variables alone.
+
+    values: (K, P) the protected values z, raw.   protected: (P,) positions of their variables.   reference: the position of r among
+    the copies.
+    """
+
+    domain: Domain
+    values: Array
+    protected: Integers
+    reference: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, raw: Array) -> Array:
+        """Return (N, K, V) the rows of all copies at raw points (N, V)."""
+        out = np.repeat(raw[:, None, :], len(self), axis=1)
+        out[:, :, self.protected] = self.values
+        return out
+
+    def possible(self, lower: Array, upper: Array) -> Booleans:
+        """Return (B, K) True for copies with a possible row in the raw box (B, V); see `Domain.impossible`."""
+        if self.domain.forbidden is None:
+            return np.ones((len(lower), len(self)), dtype=bool)
+        low, high = (self.rows(end).reshape(-1, lower.shape[1]) for end in (lower, upper))
+        return ~self.domain.impossible(low, high).reshape(len(lower), len(self))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copies(Copied):
+    """K copies of a network, prepared for bounds over boxes within one root box.
+
+    margin: (n_N,), g = margin . f.   twin: the twin problem of the K pairs (r, z).
+    """
+
+    network: Network
+    margin: Array
+    twin: Twin
+
+    @classmethod
+    def of(
+        cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
+        reference: int = 0,
+    ) -> Copies:
+        """Return copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        lower, upper = root
+        is_protected = np.isin(np.arange(domain.variables), protected)
+        low, high, prime = (np.tile(end, (len(values), 1)) for end in (lower, upper, lower))
+        low[:, protected] = high[:, protected] = values[reference]
+        prime[:, protected] = values
+        batch = TwinBatch(lower=low, upper=high, prime=prime, protected=is_protected)
+        twin = Twin.of(TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=(_ROWS,))).with_room()
+        return cls(
+            network=network, domain=domain, margin=margin, values=values, protected=protected, reference=reference, twin=twin,
+        )
+
+    def with_reference(self, reference: int, lower: Array, upper: Array) -> Copies:
+        """Return the same copies over another root box, compared with another reference copy."""
+        return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
+
+    @property
+    def variables(self) -> Integers:
+        """The variables that vary in some box."""
+        return self.twin.variables
+
+    @property
+    def final(self) -> bool:
+        """True if `linear` proves as much as the standard relaxation, by which proofs are checked."""
+        return self.twin.depth < 2
+
+    def evaluate(self, raw: Array) -> Array:
+        """Return g(x, z) in float64, (N, K), at raw points (N, V): to search for witnesses, never to decide."""
+        clock.spend(2 * len(raw) * len(self) * self.network.work)
+        first = self.network.layers[0]
+        columns = self.domain.columns_of(self.protected)
+        z = self.domain.take(self.protected).encode(self.values)
+        x = self.domain.encode(raw)
+        x[:, columns] = 0.0
+        a = (x @ first.weight.T + first.bias)[:, None, :] + z @ first.weight[:, columns].T
+        a = a.reshape(-1, a.shape[2])
+        for below, layer in zip(self.network.layers, self.network.layers[1:], strict=False):
+            a = activate(a, below) @ layer.weight.T + layer.bias
+        return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
+
+    def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
+        """Return bounds of all copies over raw boxes (B, V) within the root box, (B, v) the looseness that each moving variable
+        causes, and (B, v) its cut. With at most one hidden layer they are the standard relaxation's, with room for rounding."""
+        twin, (question, low, high) = self.twin, self._pairs(lower, upper)
+        weights = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
+        intervals = interval_bounds(twin, question, low, high)
+        goals = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), weights)
+        score = np.add.reduceat(goals.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
+        middle = self.domain.middle(lower, upper)[:, self.variables]
+        return self._bounds((goals.lower - ROOM * goals.error).T, intervals[-1]), score, middle
+
+    def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
+        """Return bounds by the standard relaxation (see `regions`), with room for rounding, for two hidden layers or more.
+
+        closer: hidden layers are bounded by substitution as well, not by their intervals alone.
+        """
+        twin, (question, low, high) = self.twin, self._pairs(lower, upper)
+        intervals = None if closer else interval_bounds(twin, question, low, high)
+        free = np.zeros((len(question), 2 * sum(self.network.hidden)), dtype=bool)
+        ends = (np.repeat(end, len(self), axis=0) for end in (lower, upper))
+        regions = RegionBounds(twin, Regions(lower=next(ends), upper=next(ends), active=free, inactive=free), question, intervals)
+        rows, pair = np.repeat(_ROWS.rows, len(question), axis=0), np.tile(np.arange(len(question)), len(_ROWS.rows))
+        return self._bounds(regions.rows(pair, rows, np.zeros(len(rows))), regions.layers[-1])
+
+    def _pairs(self, lower: Array, upper: Array) -> tuple[Integers, Array, Array]:
+        """Return the questions (B K,) and network boxes (B K, d) of all pairs over raw boxes (B, V)."""
+        low, high = self.twin.local.box(lower[:, self.twin.variables], upper[:, self.twin.variables])
+        return np.tile(np.arange(len(self)), len(lower)), np.repeat(low, len(self), axis=0), np.repeat(high, len(self), axis=0)
+
+    def _bounds(self, lower: Array, margins: LayerBounds) -> CopyBounds:
+        """Return the bounds from lower bounds of all rows of all pairs. g_z - g_r is exactly 0 if no differing neuron is ever
+        on."""
+        lower = lower.reshape(len(_ROWS.rows), -1, len(self))
+        equal = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(lower.shape[1:])
+        equal[:, self.reference] = True
+        delta_lower, delta_upper = np.where(equal, 0.0, lower[2]), np.where(equal, 0.0, -lower[3])
+        return CopyBounds(lower=lower[0], upper=-lower[1], delta_lower=delta_lower, delta_upper=delta_upper)

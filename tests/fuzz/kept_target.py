@@ -230,7 +230,7 @@ class ResumeTarget(certificate_target.PartitionTarget):
         _alone(path)
         query = vf.IndividualFairness(network=world.network(), schema=world.SCHEMA, protected=["sex"])
         certify_partition(query, size=2, store=path, resume=True, budget=vf.Budget(seconds=5))
-        from verifair.systems.hyfair.certify.share import partition_summary
+        from verifair.systems.hyfair.certify.partition import partition_summary
 
         return "+".join(key for key, number in partition_summary(path, query=query).parts if number)
 

@@ -23,7 +23,7 @@ from tests.fuzz import world
 from tests.soundness.random_fairness import Case, sigma
 from verifair.checker.partition import PROVED, VIOLATED, Partition, PartitionStore
 from verifair.systems.cec.explanations import cec_score, explanations
-from verifair.systems.hyfair.certify.share import located
+from verifair.systems.hyfair.certify.partition import located
 
 SCHEMA = world.SCHEMA
 NAMES = [feature.name for feature in SCHEMA.features]

@@ -20,7 +20,7 @@ from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
-from verifair.systems.hyfair.certify.share import located
+from verifair.systems.hyfair.certify.partition import located
 
 DATA = os.environ.get("VERIFAIR_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")

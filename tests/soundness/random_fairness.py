@@ -26,7 +26,7 @@ from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.partition import Partition
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError, SchemaError
-from verifair.systems.hyfair.certify.share import located
+from verifair.systems.hyfair.certify.partition import located
 
 STYLES_HERE = (*STYLES, "blind", "giant", "dust", "saturated")
 """blind: protected columns carry no weight.   giant, dust: weights about 1e30 and 1e-30.   saturated: logits of +-1000."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flint import arb, fmpq
 
-from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.bounds.copies import CopyBounds, Thresholds
 from encoders.buckets import borders, bucket
 from encoders.domain import Domain, Forbidden
 from encoders.exact.balls import precision

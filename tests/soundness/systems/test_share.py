@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.bounds.copies import CopyForms
+from encoders.bounds.planes import CopyForms
 from encoders.domain import Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Network
@@ -24,7 +24,7 @@ from verifair.checker.certificates.envelope import write
 from verifair.checker.certificates.share import ShareCertificate
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.check import check
-from verifair.checker.kernel.forms import copy_planes
+from verifair.checker.kernel.planes import copy_planes
 from verifair.checker.shares import ShareQuestion, swing
 from verifair.engine.parallel import Helpers
 from verifair.engine.shares import share

@@ -1,7 +1,7 @@
 """The independent re-checker of certified shares: is at least the stated share of the box fair, and at least the other unfair?
 
 The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
-once for every copy, by the planes of `kernel.forms`, or by the extremes of an ensemble's trees (`kernel.trees`); a single input is
+once for every copy, by the planes of `kernel.planes`, or by the extremes of an ensemble's trees (`kernel.trees`); a single input is
 decided by exact arithmetic. The fair and unfair points that these bounds prove are counted as `verifair.checker.shares` defines,
 added up, and compared with the stated shares. Nothing is cut or chosen.
 """
@@ -23,7 +23,7 @@ from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.statement import signs_flaw
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.forms import copy_planes
+from verifair.checker.kernel.planes import copy_planes
 from verifair.checker.kind import Kind
 from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
 from verifair.checker.shares import ShareQuestion

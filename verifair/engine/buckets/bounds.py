@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.bounds.copies import CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import BY_TIE

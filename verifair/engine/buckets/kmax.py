@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
+from encoders.bounds.copies import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.cluster import Copies, Thresholds
+from encoders.bounds.copies import Copies, Thresholds
 from encoders.buckets import buckets_of
 from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Integers

@@ -1,6 +1,6 @@
 """The K copies of a tree ensemble that share everything but the protected variables, bounded over boxes.
 
-As `encoders.bounds.cluster` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
+As `encoders.bounds.copies` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
 the trees, the difference by those of both copies at once. For a mean of functions of scores, all scores are bounded like this, and
 bounds of the mean follow from these, as in the search. Real boxes are half open: the part above a cut leaves out the cut itself
 (`encoders.trees.twin`).
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoders.bounds.cluster import Copied, CopyBounds
+from encoders.bounds.copies import Copied, CopyBounds
 from encoders.domain import Domain
 from encoders.network import Array, Integers
 from encoders.trees.compared import ComparedTrees

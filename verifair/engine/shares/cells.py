@@ -1,6 +1,6 @@
 """The cells of a certified share: the points that bounds decide in them, and the places of their cuts.
 
-Every copy of a network lies between two planes (`encoders.bounds.copies`); cells are cut at the ends of forbidden boxes, then in
+Every copy of a network lies between two planes (`encoders.bounds.planes`); cells are cut at the ends of forbidden boxes, then in
 the middle of the feature that contributes most to the bands of their neurons. Every copy of a tree ensemble lies between the sums
 of the least and of the largest leaves of its trees; cells are cut at the threshold on which these depend most.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from encoders.bounds.copies import CopyForms, CopyPlanes
+from encoders.bounds.planes import CopyForms, CopyPlanes
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.trees.compared import ComparedTrees

@@ -10,7 +10,7 @@ import pytest
 
 from encoders.domain import Domain
 from verifair.checker.partition import Partition
-from verifair.systems.hyfair.certify.share import located
+from verifair.systems.hyfair.certify.partition import located
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent"))
 

@@ -20,6 +20,7 @@ from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
 from verifair.files import whole
 from verifair.interrupts import Interrupted
+from verifair.systems.hyfair.certify.partition import partition_summary
 from verifair.systems.hyfair.certify.result import (
     EXIT_CODES,
     CertifyResult,
@@ -34,7 +35,6 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.hyfair.certify.settings import CertifySettings
-from verifair.systems.hyfair.certify.share import partition_summary
 from verifair.systems.results.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.settings import parsed_box
 from verifair.systems.stores import claim
@@ -77,11 +77,7 @@ def _common(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str,
 
 
 def _decide(settings: CertifySettings, query: IndividualFairness, work: Work, share: float = 1.0) -> Verdict:
-    return verify(query, budget=work.budget(share), method=_method(settings), solver=settings.solver)
-
-
-def _method(settings: CertifySettings) -> str:
-    return "auto" if settings.method == "exact" else settings.method
+    return verify(query, budget=work.budget(share), method=settings.method, solver=settings.solver)
 
 
 def _single_box(settings: CertifySettings, query: IndividualFairness, work: Work) -> VerdictResult:
@@ -165,7 +161,7 @@ def _enumerated(count: int, settings: CertifySettings, query: IndividualFairness
     """List people who are treated differently, until there are enough, no more, or no time left; Ctrl-C keeps those found."""
     with work.bar(f"people treated differently with {' and '.join(query.protected)}") as progress:
         result = counterexamples(
-            query, count, budget=work.budget(), method=_method(settings), solver=settings.solver, progress=progress
+            query, count, budget=work.budget(), method=settings.method, solver=settings.solver, progress=progress
         )
     rests_on = None if not result.complete else "solver" if result.by_solver else "search" if result.found else "certificate"
     status = Status.VIOLATED if result.found else Status.UNKNOWN if result.certificate is None else Status.PROVED

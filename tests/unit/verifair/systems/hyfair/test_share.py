@@ -17,9 +17,9 @@ from verifair.engine.questions import box_of
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.certify.partition import OUTCOMES, partition_summary
 from verifair.systems.hyfair.certify.plots import partition_plot
 from verifair.systems.hyfair.certify.result import Block, PartitionSummary
-from verifair.systems.hyfair.certify.share import OUTCOMES, partition_summary
 from verifair.systems.hyfair.certify.tables import people_table, shares_table
 from verifair.systems.results.words import percent, two_digits
 

@@ -6,7 +6,7 @@ Hidden layers are bounded by zonotopes, layer by layer from the inputs:
 
 is carried through every layer; a neuron with l < 0 < u becomes  c a + h +- h,  c = u / (u - l), h = -l c / 2. [l, u] is
 the closer of what the form gives and the interval from the layer below. Written from these formulas alone; what the search knows
-(`encoders.bounds.copies`) comes from the other end of the network.
+(`encoders.bounds.planes`) comes from the other end of the network.
 
 The planes are found backwards from the margin: with the coefficient p, a neuron is replaced by its chord c a + 2 h where p < 0, and
 by a line s a with s in [0, 1] where p > 0. Every such s is sound; s = 4 c - 3/2, cut off at 0 and 1, is about the best on average.
