@@ -204,7 +204,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Units = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A number of the schema's units."""
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Method = Literal["auto", "exact", "bnb", "lp", "milp", "smt"]
+Method = Literal["auto", "bnb", "lp", "milp", "smt"]
 Arithmetic = Literal["real", "float32"]
 
 

@@ -23,8 +23,8 @@ class PbaSettings(Settings):
     """Prove robustness bias (RB) as well."""
     arithmetic: Arithmetic = "real"
     """real, or float32: proofs must hold for every float32 evaluation, in any order of summation."""
-    method: Method = "exact"
-    """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
+    method: Method = "auto"
+    """auto (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
     """Backend of lp, milp and smt; see `verifair doctor`."""
     limit: Annotated[int | None, Field(ge=1)] = None

@@ -71,7 +71,6 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         _check_groups(exchange, sizes)
     if people.held:  # larger tables are counted after the first query, so that verdicts are stored from the first seconds
         _warn(people, work)
-    method = "auto" if settings.method == "exact" else settings.method
     asked = []
     for index, query in enumerate(queries):
         if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
@@ -81,8 +80,8 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         try:
             with work.bar(label) as progress:
                 verdicts = decide_rows(
-                    query, people, budget=work.budget(share / (len(queries) - index)), method=method, solver=settings.solver,
-                    jobs=work.jobs, store=store, resume=work.resume, progress=progress,
+                    query, people, budget=work.budget(share / (len(queries) - index)), method=settings.method,
+                    solver=settings.solver, jobs=work.jobs, store=store, resume=work.resume, progress=progress,
                 )
         except KeyboardInterrupt:
             remedy = f"finished batches are in {store}; run the same command with --resume"

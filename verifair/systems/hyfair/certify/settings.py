@@ -36,7 +36,7 @@ class CertifySettings(FairnessSettings):
     arithmetic: Arithmetic = "real"
     """real, or float32: proofs must hold for every float32 evaluation, in any order of summation."""
     method: Method = "auto"
-    """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
+    """auto (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
     """Backend of lp, milp and smt; see `verifair doctor`."""
 
@@ -65,7 +65,7 @@ class CertifySettings(FairnessSettings):
         if mode == "share" and (self.epsilon is not None or self.relax or run.exit_verdict):
             option = "--epsilon" if self.epsilon is not None else "--relax" if self.relax else "--exit-verdict"
             raise ValueError(f"--share asks how many people's decisions never flip, all else equal: drop {option}")
-        if mode in ("maximise", "partition", "share") and (self.method not in ("auto", "exact") or self.solver is not None):
+        if mode in ("maximise", "partition", "share") and (self.method != "auto" or self.solver is not None):
             option = "--solver" if self.solver is not None else "--method"
             raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {option}")
         if mode in ("partition", "share") and run.certificate is not None:
