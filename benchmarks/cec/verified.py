@@ -90,14 +90,14 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     sample = people.take(np.arange(min(CERTIFIED_PEOPLE, len(people))))
     budget = Budget(seconds=seconds)
     proved = certify_consistency(network, schema, audit(network, reference, sample), reference, sample, DELTA, budget=budget)
-    pba = PersistentBias(network=network, schema=schema, sensitive=sensitive, delta=[DELTA])
+    pba = PersistentBias(model=network, schema=schema, sensitive=sensitive, delta=[DELTA])
     rows = Stream.of(case.data.frame.iloc[test].reset_index(drop=True))
     verdicts = decide_rows(pba, TableStream.of(network, schema, rows, [pba]), budget=Budget(seconds=10 * seconds))
     if not verdicts.complementary:
         raise Disagreement(f"{case.name}, {method}: a row is proved in both directions")
     biased = _pba_shares(verdicts, pba)
-    gap = maximise(ProbabilityGap(network=network, schema=schema, protected=[sensitive]), budget=budget)
-    largest_k = kmax(KDiscrimination(network=network, schema=schema, protected=schema.protected_names, buckets=20), budget=budget)
+    gap = maximise(ProbabilityGap(model=network, schema=schema, protected=[sensitive]), budget=budget)
+    largest_k = kmax(KDiscrimination(model=network, schema=schema, protected=schema.protected_names, buckets=20), budget=budget)
     return {
         "dataset": case.name, "method": method, "AUC": triviality(audited).auc, "variance": triviality(audited).variance,
         "CEC": audited.value, "B": float((audited.regime == "B").mean()), "PFR": float((~audited.same_decision).mean()),

@@ -130,7 +130,7 @@ def stated(name: str, data: Path) -> tuple[pd.DataFrame, CausalModel, NetworkDec
         frame = frame[~frame["race"].isin(["Asian", "Native American"])].reset_index(drop=True)
     else:
         network = read_onnx(datasets.network_path(name))
-    decider = NetworkDecider(network=network, schema=dataset.schema)
+    decider = NetworkDecider(model=network, schema=dataset.schema)
     return frame, CausalModel(nodes=file.nodes), decider, dict(file.situation.do or {}), file.situation.attributes
 
 

@@ -60,7 +60,7 @@ def _lines(queries: Sequence[ExactQuery], seconds: float) -> Iterator[dict[str, 
         if not result.lower - FLOAT64 <= item.largest_gap <= result.upper + FLOAT64:
             raise Disagreement(f"{item.name}: the largest gap is {item.largest_gap}, ours lies in {result.lower} .. {result.upper}")
         proofs = [*proofs, *gap_proofs, *([result.certificate] if result.certificate else [])]
-        accepted = [check(proof, network=item.query.network, schema=item.query.schema).accepted for proof in proofs]
+        accepted = [check(proof, model=item.query.model, schema=item.query.schema).accepted for proof in proofs]
         yield {
             "query": item.name, "flip listed": EXPECTED[item.verdict].value, "flip": flip.value, "flip s": flip_seconds,
             "gap > 0.05 listed": EXPECTED[item.epsilon_verdict].value, "gap > 0.05": gap.value, "gap s": gap_seconds,

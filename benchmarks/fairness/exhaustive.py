@@ -68,7 +68,7 @@ def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
     flip_verdicts, flip_proofs = _answer_each(query, points)
     gap_verdicts, gap_proofs = _answer_each(gap_query, points)
     seconds = time.perf_counter() - started
-    largest = maximise(ProbabilityGap(network=query.network, schema=query.schema, protected=query.protected))
+    largest = maximise(ProbabilityGap(model=query.model, schema=query.schema, protected=query.protected))
     refuted, parts, part_proofs = _partitioned(subject, query, points[flips])
     counts = {
         "pairs": (len(points), listed["points"]),
@@ -123,7 +123,7 @@ def _answer_each(query: IndividualFairness, points: Array) -> tuple[Booleans, in
             raise Disagreement(f"{box}: unknown ({verdict.reason}), though it is a single pair of points")
         violated[k] = verdict.status is Status.VIOLATED
         if verdict.certificate is not None:
-            report = check(verdict.certificate, network=query.network, schema=query.schema)
+            report = check(verdict.certificate, model=query.model, schema=query.schema)
             if not report.accepted:
                 raise Disagreement(f"{box}: certificate rejected: {report.rejections[0]}")
             proofs += report.proofs
@@ -138,7 +138,7 @@ def _partitioned(subject: ListedNetwork, query: IndividualFairness, flipping: Ar
     partition = partition_of(query, size)
     with tempfile.TemporaryDirectory() as folder:
         path = certify_partition(query, size=size, store=Path(folder) / "parts.sqlite")
-        report = check(path, network=query.network, schema=query.schema)
+        report = check(path, model=query.model, schema=query.schema)
         with PartitionStore(path) as store:
             status = np.concatenate([status for _, status in store.statuses()])
     if not report.accepted:

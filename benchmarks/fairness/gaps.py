@@ -52,7 +52,7 @@ def run(
 
 
 def _line(subject: ListedNetwork, seconds: float, check_seconds: float, tolerance: float, jobs: int) -> dict[str, Any]:
-    query = ProbabilityGap(network=subject.network, schema=subject.schema, protected=[subject.main])
+    query = ProbabilityGap(model=subject.network, schema=subject.schema, protected=[subject.main])
     gap = maximise(query, budget=Budget(seconds=seconds), tolerance=tolerance, jobs=jobs)
     if gap.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt
@@ -75,7 +75,7 @@ def _checked(gap: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[st
     started = time.perf_counter()
     try:
         with _limited(seconds):
-            report = check(gap.certificate, network=subject.network, schema=subject.schema)
+            report = check(gap.certificate, model=subject.network, schema=subject.schema)
     except TimeoutError:
         return {"accepted": f"not within {seconds:g} s", "leaves": 0, "check s": time.perf_counter() - started}
     if not report.accepted:

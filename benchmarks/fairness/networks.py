@@ -70,7 +70,7 @@ class ListedNetwork:
         """Return the query that no decision flips, by the strict signs of Fairify's counts; or that no gap is above epsilon."""
         signs: Signs = "strict" if epsilon is None else "deployed"
         return IndividualFairness(
-            network=self.network, schema=self.schema, protected=[protected], epsilon=epsilon, signs=signs
+            model=self.network, schema=self.schema, protected=[protected], epsilon=epsilon, signs=signs
         )
 
 
@@ -114,10 +114,10 @@ def _exact_query(subject: ListedNetwork, entry: dict[str, Any], k: int) -> Exact
     network, schema, protected, box = subject.network, subject.schema, [entry["pa"]], entry["box"]
     return ExactQuery(
         name=f"{subject.family}-{k} {entry['net']} {entry['pa']}",
-        query=IndividualFairness(network=network, schema=schema, protected=protected, box=box, signs="strict"),
+        query=IndividualFairness(model=network, schema=schema, protected=protected, box=box, signs="strict"),
         verdict=entry["verdict"],
-        epsilon_query=IndividualFairness(network=network, schema=schema, protected=protected, box=box, epsilon=0.05),
+        epsilon_query=IndividualFairness(model=network, schema=schema, protected=protected, box=box, epsilon=0.05),
         epsilon_verdict=entry["eps_0_05"],
-        gap_query=ProbabilityGap(network=network, schema=schema, protected=protected, box=box),
+        gap_query=ProbabilityGap(model=network, schema=schema, protected=protected, box=box),
         largest_gap=entry["max_probability_gap"],
     )

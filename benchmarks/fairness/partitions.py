@@ -146,7 +146,7 @@ def rechecked(path: Path, subject: ListedNetwork, seconds: float) -> dict[str, A
             raise _Late
 
     try:
-        report = check(path, network=subject.network, schema=subject.schema, progress=progress)
+        report = check(path, model=subject.network, schema=subject.schema, progress=progress)
     except _Late:
         return {"accepted": f"not within {seconds:g} s", "check s": time.perf_counter() - started}
     if report.rejections:

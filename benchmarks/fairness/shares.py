@@ -42,7 +42,7 @@ def _line(subject: ListedNetwork, folder: Path, seconds: float, tolerance: float
     started = time.process_time()
     share = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)
     cpu = time.process_time() - started
-    report = check(store, network=query.network, schema=query.schema)
+    report = check(store, model=query.model, schema=query.schema)
     pace = cpu / max(share.seconds, 1e-9)
     history = [(t * pace, 1 - fair - unfair) for t, fair, unfair in share.certificate.history]
     early = {f"open {limit} s": next((open_ for t, open_ in history if t >= limit), share.width) for limit in EARLY}

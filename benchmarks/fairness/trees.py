@@ -108,7 +108,7 @@ def _rows(model: Model, schema: Schema, raw: np.ndarray, delta: float) -> Iterat
 
 
 def _flip(model: Model, schema: Schema) -> Iterator[tuple[str, Any]]:
-    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    query = IndividualFairness(model=model, schema=schema, protected=["sex"])
     _, batch = questions_of(query)
     started = time.process_time()
     decision = decide(twin_problem(query, batch, goals_of(query)), seconds=60, group=np.zeros(len(batch), dtype=np.int64))
@@ -117,7 +117,7 @@ def _flip(model: Model, schema: Schema) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tuple[str, Any]]:
-    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    query = IndividualFairness(model=model, schema=schema, protected=["sex"])
     box = box_of(schema, query.box)
     partition = partition_of(query, 10, box)
     indices = np.sort(np.random.default_rng(0).choice(partition.count, min(parts, partition.count), replace=False))
@@ -132,7 +132,7 @@ def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tup
 
 def _share(model: Model, schema: Schema, seconds: float) -> Iterator[tuple[str, Any]]:
     started = time.process_time()
-    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    query = IndividualFairness(model=model, schema=schema, protected=["sex"])
     share = certify_share(query, budget=Budget(seconds=seconds))
     yield "share s", time.process_time() - started
     yield "fair", share.fair
@@ -142,7 +142,7 @@ def _share(model: Model, schema: Schema, seconds: float) -> Iterator[tuple[str, 
 def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
     started = time.process_time()
     scale: Literal["probability", "logit"] = "probability" if logistic(model) else "logit"
-    query = ProbabilityGap(network=model, schema=schema, protected=["sex"], scale=scale)
+    query = ProbabilityGap(model=model, schema=schema, protected=["sex"], scale=scale)
     gap = maximise(query, budget=Budget(seconds=seconds), tolerance=1e-3)
     yield "gap s", time.process_time() - started
     yield "gap from", gap.lower

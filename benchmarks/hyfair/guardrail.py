@@ -76,7 +76,7 @@ def run(folder: Path) -> pd.DataFrame:
 
 def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
     schema, train = subject.dataset.schema, subject.dataset.schema.raw(subject.dataset.train)
-    query = KDiscrimination(network=read_onnx(subject.model), schema=schema, protected=subject.protected)
+    query = KDiscrimination(model=read_onnx(subject.model), schema=schema, protected=subject.protected)
     started = time.perf_counter()
     try:
         explained = explain_rounds(query, ExplainSettings(measure="gap", rounds=ROUNDS), rows=train)
@@ -87,7 +87,7 @@ def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
     rules = snapped(explained.rules, schema)
     centres = np.stack([cluster.centre for cluster in explained.found])
     retrain(Space.of(query), subject.dataset, centres, retrained)
-    retrained_query = KDiscrimination(network=read_onnx(retrained), schema=schema, protected=subject.protected)
+    retrained_query = KDiscrimination(model=read_onnx(retrained), schema=schema, protected=subject.protected)
     lines: list[dict[str, object]] = []
     original = _measured(subject, query, (), explained)
     target = TARGET * float(str(original["gap met"]))
@@ -110,7 +110,7 @@ def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
 def _measured(subject: GuardedNetwork, query: KDiscrimination, rules: tuple[Rule, ...], explained: Rounds) -> dict[str, object]:
     schema, test = query.schema, subject.dataset.test
     guarded = guarded_schema(schema, rules) if rules else schema
-    gap = ProbabilityGap(network=query.network, schema=guarded, protected=query.protected, differ="any")
+    gap = ProbabilityGap(model=query.model, schema=guarded, protected=query.protected, differ="any")
     bound = maximise(gap, budget=Budget(seconds=SECONDS), tolerance=1e-3)
     effect_data = EffectData(
         data=schema.raw(test), labels=schema.labels(test), clusters=np.stack([cluster.centre for cluster in explained.found]),

@@ -76,7 +76,7 @@ def _domain_line(
 ) -> dict[str, Any]:
     family, _ = FAMILY[net[:2]]
     schema, network = fairify_schema(data, family), read_onnx(data / "nets" / f"{net}.onnx")
-    query = KDiscrimination(network=network, schema=schema, protected=protected, values=values)
+    query = KDiscrimination(model=network, schema=schema, protected=protected, values=values)
     rows = schema.raw(read_table(next((data / "encoded").glob(f"{family}.csv*"))), outside="keep")
     share = settings.seconds / settings.seeds
     runs = [search_clusters(query, data=rows, seconds=share, seed=seed) for seed in range(settings.seeds)]
@@ -94,7 +94,7 @@ def _partitioned(data: Path, settings: KmaxRuns, net: str, protected: str) -> di
     schema, network = fairify_schema(data, family), read_onnx(data / "nets" / f"{net}.onnx")
     verdicts, checks = [], []
     for box in sampled(schema, protected, threshold, settings.sample):
-        query = KDiscrimination(network=network, schema=schema, protected=[protected], box=box)
+        query = KDiscrimination(model=network, schema=schema, protected=[protected], box=box)
         verdicts.append(kmax(query, budget=Budget(seconds=settings.each)))
         checks.append(_checked(verdicts[-1], query)["check seconds"])
     seconds = np.array([verdict.seconds for verdict in verdicts])
@@ -109,7 +109,7 @@ def _partitioned(data: Path, settings: KmaxRuns, net: str, protected: str) -> di
 
 def _checked(verdict: KmaxVerdict, query: KDiscrimination) -> dict[str, Any]:
     started = time.perf_counter()
-    report = check(verdict.certificate, network=query.network, schema=query.schema)
+    report = check(verdict.certificate, model=query.model, schema=query.schema)
     if not report.accepted:
         raise Disagreement(f"a kmax certificate was rejected: {'; '.join(map(str, report.rejections))}")
     return {"leaves": report.leaves, "check seconds": time.perf_counter() - started}

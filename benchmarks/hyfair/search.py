@@ -51,7 +51,7 @@ def run(folder: Path) -> pd.DataFrame:
 
 
 def _query(network: Network, schema: Schema, values: dict[str, list[int]]) -> KDiscrimination:
-    return KDiscrimination(network=network, schema=schema, protected=["age", "race", "sex"], values=values)
+    return KDiscrimination(model=network, schema=schema, protected=["age", "race", "sex"], values=values)
 
 
 def _rates(network: Network, schema: Schema, rows: Array, folder: Path) -> None:

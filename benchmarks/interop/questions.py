@@ -53,7 +53,7 @@ def questions(
             for k, row in enumerate(_people(dataset, network, raw, people, seed)):
                 width, epsilon = WIDTHS[k % len(WIDTHS)], EPSILONS[k % 4 == 3]
                 query = IndividualFairness(
-                    network=network, schema=dataset.schema, protected=["sex"], box=_box(dataset, row, width), epsilon=epsilon
+                    model=network, schema=dataset.schema, protected=["sex"], box=_box(dataset, row, width), epsilon=epsilon
                 )
                 goal = "flip" if epsilon is None else f"gap {epsilon}"
                 yield ExportedQuery(name=f"{table} {kind} person {k} width {width} {goal}", query=query)

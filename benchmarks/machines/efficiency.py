@@ -121,4 +121,4 @@ def _run_of_german() -> Any:
 
     data = datasets.load("german")
     network = vf.read_onnx(datasets.network_path("german"))
-    return vf.IndividualFairness(network=network, schema=data.schema, protected=["sex"])
+    return vf.IndividualFairness(model=network, schema=data.schema, protected=["sex"])

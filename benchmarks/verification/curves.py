@@ -44,14 +44,14 @@ def _lines(boxes: int, width: int) -> Iterator[dict[str, Any]]:
                 high = min(len(words) - 1, low + int(rng.integers(0, max(1, len(words) // 3) + 1)))
                 box[feature.name] = (words[low], words[high])
             del box["sex"]
-            query = IndividualFairness(network=network, schema=schema, protected=["sex"], box=box, epsilon=0.04)
+            query = IndividualFairness(model=network, schema=schema, protected=["sex"], box=box, epsilon=0.04)
             started = time.process_time()
             verdict = verify(query, budget=Budget(seconds=20))
             search += time.process_time() - started
             statuses.append(verdict.status.value)
             if verdict.certificate is not None:
                 started = time.process_time()
-                report = check(verdict.certificate, network=network, schema=schema)
+                report = check(verdict.certificate, model=network, schema=schema)
                 checked, leaves = checked + time.process_time() - started, leaves + report.leaves
                 assert report.accepted
         answers = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))

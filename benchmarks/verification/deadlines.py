@@ -96,7 +96,7 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
         schema_file = folder / f"{name}.toml"
         schema.save(schema_file)
         group = "Race" if name.startswith("compas") else "sex"
-        query = IndividualFairness(network=read_onnx(path), schema=schema, protected=[group])
+        query = IndividualFairness(model=read_onnx(path), schema=schema, protected=[group])
         with contextlib.suppress(Exception):  # a query that VNN-LIB cannot express
             export(query, folder / name, relaxed=True)
         yield name, f"{path} --schema {schema_file}", str(table), group

@@ -45,7 +45,7 @@ def _lines(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
             words = {f.name: f.word(value) for f, value in zip(schema.features, raw, strict=True) if f.name != "sex"}
             value = int(raw[schema.index(widened)])
             words[widened] = (value, value + 5)
-            query = IndividualFairness(network=network, schema=schema, protected=["sex"], box=words)
+            query = IndividualFairness(model=network, schema=schema, protected=["sex"], box=words)
             export(query, folder / f"{name} {row}", relaxed=True)
             file = next(iter(sorted((folder / f"{name} {row}").glob("2.0/vnnlib/*.vnnlib"))), None)
             yield {"query": f"{name}, row {row}", "what": "verify", **_median(partial(verify, query), rounds)}

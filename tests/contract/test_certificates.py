@@ -80,20 +80,20 @@ def rows() -> Kind:
 
 
 def fairness() -> Kind:
-    return own(vf.verify(vf.IndividualFairness(network=NETWORK, schema=SCHEMA, protected=["sex"])).certificate, check)
+    return own(vf.verify(vf.IndividualFairness(model=NETWORK, schema=SCHEMA, protected=["sex"])).certificate, check)
 
 
 def counterfactuals() -> Kind:
     income = Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": 1.0}}))
     found = certify_counterfactuals(
-        causal_model=CausalModel(nodes=(Node(name="sex"), income)), network=NETWORK, schema=SCHEMA, do={"sex": "m"},
+        causal_model=CausalModel(nodes=(Node(name="sex"), income)), model=NETWORK, schema=SCHEMA, do={"sex": "m"},
         frame=pd.DataFrame({"income": [2.0, 4.0], "years": [1, 2], "sex": ["f", "m"]}), errors={"income": {"sex = m": 0.25}},
     )
     return own(found.certificate, check)
 
 
 def buckets() -> Kind:
-    return own(kmax(KDiscrimination(network=NETWORK, schema=SCHEMA, protected=["sex"]), budget=Budget(seconds=20)).certificate,
+    return own(kmax(KDiscrimination(model=NETWORK, schema=SCHEMA, protected=["sex"]), budget=Budget(seconds=20)).certificate,
                check)
 
 

@@ -349,7 +349,7 @@ def test_statuses_that_are_none(value: str, tmp_path: Path) -> None:
 ])
 def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Path) -> None:
     """Two hundred million combinations would be listed before anything is checked."""
-    found = check(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+    found = check(store(tmp_path / "s.sqlite", **about), model=NETWORK, schema=SCHEMA)
     assert "more pairs, shifts or parts" in str(found.rejections[0])
 
 
@@ -361,13 +361,13 @@ def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Pa
 def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) -> None:
     """What is said to be proved is printed as it stands in the file: it is read as it stands there, too."""
     with pytest.raises(CertificateError, match="is malformed"):
-        check(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+        check(store(tmp_path / "s.sqlite", **about), model=NETWORK, schema=SCHEMA)
 
 
 @pytest.mark.parametrize("about", [{"relax": 7}, {"relax": [[]]}, {"relax": "age"}, {"box": 3}, {"size": "\ud800"}])
 def test_a_statement_of_another_network_that_describes_nothing(about: dict[str, Any], tmp_path: Path) -> None:
     """Such a file is rejected for its network; its statement was made all the same, and failed."""
-    found = check(store(tmp_path / "s.sqlite", network_sha256="1" * 64, **about), network=NETWORK, schema=SCHEMA)
+    found = check(store(tmp_path / "s.sqlite", network_sha256="1" * 64, **about), model=NETWORK, schema=SCHEMA)
     assert "another network" in str(found.rejections[0])
     assert found.statement.encode().startswith(b"It states")
 
@@ -376,7 +376,7 @@ def test_a_statement_of_another_network_that_describes_nothing(about: dict[str, 
 def test_numbers_that_json_does_not_have(number: str, tmp_path: Path) -> None:
     changed = f"""UPDATE about SET value = replace(value, '"size": 10', '"size": {number}')"""
     with pytest.raises(CertificateError, match="is a damaged SQLite file"):
-        check(store(tmp_path / "s.sqlite", changed), network=NETWORK, schema=SCHEMA)
+        check(store(tmp_path / "s.sqlite", changed), model=NETWORK, schema=SCHEMA)
 
 
 # Audit files

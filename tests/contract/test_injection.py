@@ -144,7 +144,7 @@ def test_a_network_trained_on_a_table_whose_name_is_no_text_names_it_escaped() -
 def test_nothing_that_python_shows_controls_the_terminal(folder: Path) -> None:
     """Lines and tables of objects and audits, as Python and notebooks show them."""
     schema, network, frame = Schema.load(folder / SCHEMA), vf.read(folder / MODEL), read_table(folder / ROWS)
-    verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=[SEX]), budget=vf.Budget(seconds=20))
+    verdict = vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=[SEX]), budget=vf.Budget(seconds=20))
     audit = vf.audit(network, frame, schema=schema, sensitive=[SEX], analyses=["kmax"], effort=1)
     for one in (schema, verdict, verdict.witness, audit):
         assert controls(f"{one} {one!r} {one._repr_html_()}") == set()

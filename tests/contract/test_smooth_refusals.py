@@ -59,7 +59,7 @@ def problem() -> TwinProblem:
 
 
 def fairness(**more: Any) -> vf.IndividualFairness:
-    return vf.IndividualFairness(network=network(), schema=SCHEMA, protected=["sex"], **more)
+    return vf.IndividualFairness(model=network(), schema=SCHEMA, protected=["sex"], **more)
 
 
 def box() -> TwinBox:
@@ -125,7 +125,7 @@ def test_signs_and_slopes_of_neurons_prove_nothing_about_a_smooth_network() -> N
     slopes = Tree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 1]), index=np.array([0]), value=np.array([0.5]))
     for tree in (signs, slopes):
         proofs = (replace(good.proofs[0], evidence=tree), *good.proofs[1:])
-        report = vf.check(replace(good, proofs=proofs), network=network(), schema=SCHEMA)
+        report = vf.check(replace(good, proofs=proofs), model=network(), schema=SCHEMA)
         assert [one.proof for one in report.rejections] == [0]
         assert "smooth" in str(report.rejections[0])
 
@@ -136,17 +136,17 @@ def test_the_checker_rejects_a_claim() -> None:
     assert verdict.status is vf.Status.PROVED
     assert verdict.certificate is not None
     assert verdict.certificate.trust.value == "checked"
-    assert vf.check(verdict.certificate, network=network(), schema=SCHEMA).accepted
+    assert vf.check(verdict.certificate, model=network(), schema=SCHEMA).accepted
     relu = Layer(weight=network().layers[0].weight, bias=network().layers[0].bias, slope=np.zeros(2))
     bent = replace(network(), layers=(relu, network().layers[1]))
-    assert not vf.check(verdict.certificate, network=bent, schema=SCHEMA).accepted
+    assert not vf.check(verdict.certificate, model=bent, schema=SCHEMA).accepted
 
 
 def test_probabilities_of_several_classes_are_refused_as_such() -> None:
     """The network itself has ReLU layers alone: it is not to be trained again."""
     several, described = made(0, 3), schema_of(*FEATURES, positive="class = 1")
-    query = vf.IndividualFairness(network=several, schema=described, protected=["sex"], epsilon=0.1)
+    query = vf.IndividualFairness(model=several, schema=described, protected=["sex"], epsilon=0.1)
     with pytest.raises(CurveError, match=r"probabilities of several classes are not supported by method milp: ask about decisions"):
         vf.verify(query, method="milp")
     with pytest.raises(QueryError, match="no error is specified of the softmax of several classes in float32"):
-        replace(query, network=several, arithmetic="float32")
+        replace(query, model=several, arithmetic="float32")

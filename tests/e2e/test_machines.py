@@ -115,7 +115,7 @@ def test_boxes_of_kmax_are_bounded_elsewhere_to_the_same_tree(monkeypatch: pytes
     monkeypatch.setattr(kmax, "COPIES", 24)  # blocks of 4 boxes
     schema = schema_of(categorical("group", *"abcdef", protected=True), *(integer(name, 0, 12) for name in "vwxy"))
     network = random_network(np.random.default_rng(0), (5, 12, 8, 1))
-    query = KDiscrimination(network=network, schema=schema, protected=["group"], buckets=8)
+    query = KDiscrimination(model=network, schema=schema, protected=["group"], buckets=8)
     there, found = Elsewhere(), []
     for machines in (None, there):
         token = parallel.MACHINES.set(machines)
@@ -135,7 +135,7 @@ def test_the_largest_gap_is_found_elsewhere_and_the_same_where_work_is_counted(
     monkeypatch.setattr(inputs, "EACH", 1)
     schema = schema_of(categorical("group", "a", "b", protected=True), *(integer(name, 0, 8) for name in "vwx"))
     network = replace(random_network(np.random.default_rng(0), widths), source_sha256=f"{0:064x}")
-    query = ProbabilityGap(network=network, schema=schema, protected=["group"])
+    query = ProbabilityGap(model=network, schema=schema, protected=["group"])
     there = Elsewhere()
 
     def found(counts: bool) -> MaximumGap:
@@ -155,4 +155,4 @@ def test_the_largest_gap_is_found_elsewhere_and_the_same_where_work_is_counted(
     assert here.lower <= free.upper
     assert free.lower <= here.upper
     assert free.certificate is not None
-    assert check(free.certificate, network=network, schema=schema).accepted
+    assert check(free.certificate, model=network, schema=schema).accepted

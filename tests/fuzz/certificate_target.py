@@ -45,7 +45,7 @@ class CertificateTarget:
         return sealed(rng, _recounted(changed) if rng.random() < 0.7 else changed)
 
     def read(self, path: Path) -> str:
-        report = check(path, network=world.network(), schema=world.SCHEMA)
+        report = check(path, model=world.network(), schema=world.SCHEMA)
         statement, kind = report.statement, report.format
         statement.encode()
         if report.rejections:

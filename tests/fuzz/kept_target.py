@@ -191,7 +191,7 @@ ROWS = 6
 
 
 def _bias() -> vf.PersistentBias:
-    return vf.PersistentBias(network=world.network(), schema=world.SCHEMA, sensitive="sex", delta=[1])
+    return vf.PersistentBias(model=world.network(), schema=world.SCHEMA, sensitive="sex", delta=[1])
 
 
 class StoreTarget:
@@ -215,7 +215,7 @@ class StoreTarget:
         certificate = certificate_of(_bias(), LabelledRows.of(world.network(), world.SCHEMA, table), found)
         for line in found[found["status"] == "violated"].itertuples(index=False):
             witness_of(_bias(), line)
-        report = vf.check(certificate, network=world.network(), schema=world.SCHEMA)
+        report = vf.check(certificate, model=world.network(), schema=world.SCHEMA)
         kinds = "+".join(sorted(set(found["status"])))
         return f"{kinds}, proofs {'accepted' if report.accepted else 'rejected'}"
 
@@ -228,7 +228,7 @@ class ResumeTarget(certificate_target.PartitionTarget):
 
     def read(self, path: Path) -> str:
         _alone(path)
-        query = vf.IndividualFairness(network=world.network(), schema=world.SCHEMA, protected=["sex"])
+        query = vf.IndividualFairness(model=world.network(), schema=world.SCHEMA, protected=["sex"])
         certify_partition(query, size=2, store=path, resume=True, budget=vf.Budget(seconds=5))
         from verifair.systems.hyfair.certify.partition import partition_summary
 

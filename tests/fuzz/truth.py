@@ -53,7 +53,7 @@ def case(query: dict[str, Any]) -> Case:
 def _case(text: str) -> Case:
     query = json.loads(text)
     asked = vf.IndividualFairness(
-        network=world.network(),
+        model=world.network(),
         schema=SCHEMA,
         protected=query["protected"],
         box=query["box"],

@@ -85,7 +85,7 @@ def causal_model() -> CausalModel:
 def certificates(folder: Path) -> None:
     """Every kind that a verb writes, as NAME.json, some also as NAME.json.gz, and the stores of partitions, into the folder."""
     kept: dict[str, Any] = {}
-    ask = {"network": network(), "schema": SCHEMA}
+    ask = {"model": network(), "schema": SCHEMA}
     kept["flip"] = vf.verify(
         vf.IndividualFairness(**ask, protected=["sex"], box={"age": (2, 4), "hours": (0, 1)}), budget=BUDGET
     ).certificate

@@ -44,7 +44,7 @@ def test_verdicts_are_as_enumerated(family: str, signs: Signs) -> None:
             assert verdict.status is Status.PROVED, item.name
             assert verdict.certificate is not None
             assert verdict.certificate.trust is Trust.CHECKED
-            report = check(verdict.certificate, network=query.network, schema=query.schema)
+            report = check(verdict.certificate, model=query.model, schema=query.schema)
             assert report.accepted, (item.name, report.rejections)
 
 
@@ -63,7 +63,7 @@ def main_size(of: ListedNetwork) -> int:
 def decided(tmp_path: Path, of: ListedNetwork, query: IndividualFairness, size: int) -> Array:
     """(P,) statuses of all parts, re-checked."""
     path = certify_partition(query, size=size, store=tmp_path / "parts.sqlite", budget=Budget(seconds=300))
-    report = check(path, network=of.network, schema=of.schema)
+    report = check(path, model=of.network, schema=of.schema)
     assert report.accepted, report.rejections
     with PartitionStore(path) as store:
         status = np.concatenate([found for _, found in store.statuses()])

@@ -33,7 +33,7 @@ def cases(found: Situations) -> dict[str, list[int]]:
 def adult() -> SituationTesting:
     """4,000 rows, as every demo of it: the shipped network and graph."""
     dataset, file = datasets.adult(), causal_file.load(datasets.causal_path("adult"))
-    network = NetworkDecider(network=read_onnx(datasets.network_path("adult")), schema=dataset.schema)
+    network = NetworkDecider(model=read_onnx(datasets.network_path("adult")), schema=dataset.schema)
     frame = dataset.frame.sample(n=4_000, random_state=0).reset_index(drop=True)
     return SituationTesting(
         CausalModel(nodes=file.nodes), network, do={"sex": "Male"}, attributes=file.situation.attributes, k=K
@@ -77,7 +77,7 @@ def test_adult_hangs_on_one_edge(adult: SituationTesting) -> None:
 
 def low_score() -> NetworkDecider:
     """The network's class 1 is a medium or high score: the other is the good one."""
-    return NetworkDecider(network=read_onnx(DATA / "nets" / "compas-1.onnx"), schema=fairify_schema(DATA, "compas"), good=0)
+    return NetworkDecider(model=read_onnx(DATA / "nets" / "compas-1.onnx"), schema=fairify_schema(DATA, "compas"), good=0)
 
 
 def compas_model() -> CausalModel:

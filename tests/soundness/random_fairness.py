@@ -52,7 +52,7 @@ def random_case(seed: int, style: str, *, epsilon: bool = False, constrained: bo
     shiftable = [f.name for f in schema.features if f.kind == "integer" and f.affine == (0.0, 1.0) and f.name not in PROTECTED]
     relax = {name: int(rng.integers(1, 3)) for name in shiftable[:1] if relaxed and rng.random() < 0.5}
     query = vf.IndividualFairness(
-        network=_network(rng, schema, style, protected),
+        model=_network(rng, schema, style, protected),
         schema=schema,
         protected=protected,
         box=_box(rng, schema),
@@ -250,7 +250,7 @@ class Case:
     @cached_property
     def logits(self) -> npt.NDArray[np.object_]:
         """(N,) exact log-odds of the positive class, as fractions."""
-        return exact_logits(self.query.network, self.schema.encode(self.rows))
+        return exact_logits(self.query.model, self.schema.encode(self.rows))
 
     @cached_property
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -273,10 +273,10 @@ def exact_margins(network: Any) -> np.ndarray:
 
 
 def check(model: Any, network: Any, decided: np.ndarray) -> None:
-    verdict = vf.verify(vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    verdict = vf.verify(vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
     if verdict.certificate is not None:
-        assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+        assert vf.check(verdict.certificate, model=network, schema=SCHEMA).accepted
     if verdict.witness is not None:
         codes = {"f": 0, "m": 1, "o": 2}
         pair = np.array([[x["a"], x["b"], codes[x["p"]]] for x in (verdict.witness.x, verdict.witness.x_prime)], dtype=float)
@@ -322,7 +322,7 @@ def test_flips_that_float64_does_not_tell_are_not_proved_away(lines: list[tuple[
     weight, added = np.split(numbers(np.float32(lines)), [3], axis=1)
     decided = (numbers(ROWS) @ weight.T + added.T).sum(axis=1) > 0     # sigma(u) + sigma(v) > 1  where  u + v > 0
     assert flips(decided)
-    verdict = vf.verify(vf.IndividualFairness(network=read(model), schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    verdict = vf.verify(vf.IndividualFairness(model=read(model), schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is vf.Status.VIOLATED
 
 @pytest.mark.parametrize("name", ["isotonic forest", "isotonic forest, own rows", "isotonic boosting", "isotonic"])
@@ -352,7 +352,7 @@ def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
         moved = numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift))
         moved = np.where(ramps.logistic, moved, np.clip(moved, 0, 1))
         decided = network.forward(ROWS)[:, 0] > 0
-        query = vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[0])
+        query = vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[0])
         for line in verify_rows(query, labelled(decided)).itertuples():
             other = line.row - line.row % 3 + int(line.to)
             tie = (moved[line.row] == moved[other]).all()
@@ -383,7 +383,7 @@ def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int)
     network = read(fitted((FUNCTIONS | HARD)[name], seed))
     margins = network.forward(ROWS)[:, 0]
     people = labelled(margins > 0)
-    query = vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[1])
+    query = vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[1])
     verdicts = verify_rows(query, people)
     for line in verdicts.itertuples():
         (a, b, p), to = ROWS[line.row], int(line.to)
@@ -392,7 +392,7 @@ def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int)
         assert line.status == ("proved" if above.min() > 0 else "violated") or abs(above.min()) < 1e-12
     assert verdicts.nodes.mean() < (3 if name in MIXED else 10)
     certificate = certificate_of(query, LabelledRows.of(network, LABELLED, people), verdicts)
-    assert vf.check(certificate, network=network, schema=LABELLED).accepted
+    assert vf.check(certificate, model=network, schema=LABELLED).accepted
 
 
 @pytest.mark.parametrize(("name", "most"), [("soft with a linear model", 0.05), ("stacking of calibrated", 0.05)])
@@ -401,7 +401,7 @@ def test_effort_counts_points_and_balls_as_they_are(name: str, most: float) -> N
     network = read(fitted(FUNCTIONS[name], 0))
     people = labelled(network.forward(ROWS)[:, 0] > 0)
     with clock.counted(time.monotonic() + 60) as counted:
-        verify_rows(vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[1]), people)
+        verify_rows(vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[1]), people)
     assert 0 < counted.spent < most
 
 
@@ -462,11 +462,11 @@ def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> No
     schema = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive=positive)
     compare, at = {"logit >= 0.1": (np.greater_equal, 0.1), "logit < -0.05": (np.less, -0.05)}.get(positive, (np.less_equal, 0.0))
     decided = compare(network.forward(ROWS)[:, 0], at)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["p"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["p"])
     verdict = vf.verify(query, budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
     if verdict.certificate is not None:
-        assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+        assert vf.check(verdict.certificate, model=network, schema=schema).accepted
 
 
 @pytest.mark.parametrize("seed", [*draws(8), 19, 23])
@@ -476,10 +476,10 @@ def test_kmax_of_functions_of_trees(name: str, seed: int) -> None:
     network = read(fitted(FUNCTIONS[name], seed))
     buckets, positive = [2, 3, 10, 40][seed % 4], ["logit > 0", "class = 0", "logit >= 0.05", "logit > 0"][seed // 2 % 4]
     schema = schema_of(*FEATURES, positive=positive)
-    query = vf.KDiscrimination(network=network, schema=schema, protected=["p"], buckets=buckets)
-    found = buckets_of(query.network, ROWS, buckets)
+    query = vf.KDiscrimination(model=network, schema=schema, protected=["p"], buckets=buckets)
+    found = buckets_of(query.model, ROWS, buckets)
     assert (found[:, 0] <= found[:, 1]).all()
-    share = probabilities(query.network, query.network.forward(ROWS)[:, 0])
+    share = probabilities(query.model, query.model.forward(ROWS)[:, 0])
     near = np.abs(buckets * share - np.rint(buckets * share)) < 1e-6
     assert (found[~near] == np.ceil(buckets * share[~near])[:, None] - 1).all()
     people = found.reshape(-1, 3, 2)
@@ -487,9 +487,9 @@ def test_kmax_of_functions_of_trees(name: str, seed: int) -> None:
     most = [len(known) + sum(low < high for low, high in one) for known, one in zip(least, people.tolist(), strict=True)]
     verdict = vf.verify(query, budget=vf.Budget(seconds=30))
     assert max(map(len, least)) == verdict.lower <= verdict.upper == max(most)
-    assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+    assert vf.check(verdict.certificate, model=network, schema=schema).accepted
     forged = replace(verdict.certificate, upper=verdict.lower - 1)
-    assert not vf.check(forged, network=network, schema=schema).accepted
+    assert not vf.check(forged, model=network, schema=schema).accepted
 
 
 @pytest.mark.parametrize("name", [*TREES, *NETWORKS, *FUNCTIONS])
@@ -547,10 +547,10 @@ def test_three_classes_by_quadratic_scores_are_decided_as_by_the_object(name: st
     network = read(model)
     decided = same(exact_forward(network, ROWS).argmax(axis=1), model, ROWS)
     schema = schema_of(*FEATURES, positive="class = 1")
-    verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    verdict = vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips(decided == 1) else vf.Status.PROVED)
     if verdict.certificate is not None:
-        assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+        assert vf.check(verdict.certificate, model=network, schema=schema).accepted
 
 
 @pytest.mark.parametrize("seed", draws(12))
@@ -566,17 +566,17 @@ def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: in
     near = 2e-3 if name in FUNCTIONS else 1e-4
     for epsilon, status in ((gap - near, vf.Status.VIOLATED), (gap + near, vf.Status.PROVED)):
         if 1e-3 < epsilon < 0.999:
-            query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
+            query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
             verdict = vf.verify(query, budget=vf.Budget(seconds=60))
             assert verdict.status is status
             assert query.quantity == "probability"
             if verdict.certificate is not None:
-                report = vf.check(verdict.certificate, network=network, schema=SCHEMA)
+                report = vf.check(verdict.certificate, model=network, schema=SCHEMA)
                 assert report.accepted
                 assert f"{query.quantity} moves" in report.statement
                 if gap > 1e-2:
                     forged = replace(verdict.certificate, query=replace(verdict.certificate.query, epsilon=gap / 2))
-                    assert not vf.check(forged, network=network, schema=SCHEMA).accepted
+                    assert not vf.check(forged, model=network, schema=SCHEMA).accepted
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -601,15 +601,15 @@ def test_rows_on_thresholds_are_decided_as_by_the_object(name: str) -> None:
 def test_strict_signs_are_not_asked_of_shares_of_votes() -> None:
     """Their g is 2^-25 below the difference, so that a tie is no 0, and both signs of a tie would count as decided."""
     network = read(fitted(forest, 1))
-    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"])
+    query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"])
     with pytest.raises(QueryError, match="shares of votes are on a threshold within 2"):
         replace(query, signs="strict")
     person = next(k for k, group in enumerate((network.forward(ROWS)[:, 0] > 0).reshape(-1, 3)) if len(set(group)) == 1)
     here = {name: (float(ROWS[3 * person, k]),) * 2 for k, name in enumerate("ab")}
     proved = vf.verify(replace(query, box=here)).certificate
     for found in (proved, vf.certify_share(query, budget=vf.Budget(seconds=60)).certificate):
-        assert vf.check(found, network=network, schema=SCHEMA).accepted
-        (why,) = vf.check(replace(found, query=replace(found.query, signs="strict")), network=network, schema=SCHEMA).rejections
+        assert vf.check(found, model=network, schema=SCHEMA).accepted
+        (why,) = vf.check(replace(found, query=replace(found.query, signs="strict")), model=network, schema=SCHEMA).rejections
         assert "within 2^-25 of it" in str(why)
 
 
@@ -622,15 +622,15 @@ def test_a_proof_about_squares_is_not_one_about_others(seed: int) -> None:
 
     network, refused = read(fitted(MIXED["soft with naive Bayes"], seed)), 0
     epsilon = gap(network) + 1e-6
-    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
+    query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
     verdict = vf.verify(query, budget=vf.Budget(seconds=60))
     assert verdict.status is vf.Status.PROVED
     assert verdict.certificate is not None
-    assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+    assert vf.check(verdict.certificate, model=network, schema=SCHEMA).accepted
     for column, factor in itertools.product(range(3), (-1.0, 0.0, 3.0)):
         numbers = np.where(np.arange(3) == column, factor, 1.0)
         for other in (replace(network, squares=network.squares * numbers), replace(network, lines=network.lines * numbers)):
             if gap(other) > epsilon:
                 refused += 1
-                assert not vf.check(verdict.certificate, network=other, schema=SCHEMA).accepted
+                assert not vf.check(verdict.certificate, model=other, schema=SCHEMA).accepted
     assert refused

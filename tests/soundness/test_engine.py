@@ -277,22 +277,22 @@ def test_a_network_that_ignores_the_protected_feature_is_proved(kind: str, hidde
     first = (np.array([[0.37, 0.0], [-0.21, 0.0]]), np.array([-5.1, 3.3]))
     parts = [first, (np.array([[1.3, -0.7]]), np.array([-1.1]))] if hidden else [(np.array([[0.37, 0.0]]), np.array([-5.1]))]
     fair = network(*parts)
-    query = IndividualFairness(network=fair, schema=schema(kind), protected=["sex"])
+    query = IndividualFairness(model=fair, schema=schema(kind), protected=["sex"])
     verdict = verify(query)
     assert verdict.status is Status.PROVED
     assert verdict.certificate is not None
-    report = check(verdict.certificate, network=fair, schema=query.schema)
+    report = check(verdict.certificate, model=fair, schema=query.schema)
     assert report.accepted, report.rejections
 
 
 def test_a_protected_path_that_is_never_on_is_proved() -> None:
     first, last = (np.array([[0.37, 0.0], [-1.0, 0.5]]), np.array([-5.1, -2.0])), (np.array([[1.3, 4.0]]), np.array([-1.1]))
     dead = network(first, last)
-    query = IndividualFairness(network=dead, schema=schema("real"), protected=["sex"])
+    query = IndividualFairness(model=dead, schema=schema("real"), protected=["sex"])
     verdict = verify(query)
     assert verdict.status is Status.PROVED
     assert verdict.certificate is not None
-    assert check(verdict.certificate, network=dead, schema=query.schema).accepted
+    assert check(verdict.certificate, model=dead, schema=query.schema).accepted
 
 
 def test_a_box_between_neighbouring_floats_ends_unknown() -> None:
@@ -321,14 +321,14 @@ def test_decisions_are_exact_where_terms_cancel() -> None:
 
 def test_a_certificate_without_content_is_rejected() -> None:
     fair = network((np.array([[1.0, 0.0]]), np.zeros(1)))
-    query = IndividualFairness(network=fair, schema=schema("integer"), protected=["sex"])
+    query = IndividualFairness(model=fair, schema=schema("integer"), protected=["sex"])
     certificate = verify(query).certificate
     assert certificate is not None
     from dataclasses import replace
 
     for box in ({"sex": (0.2, 0.8)}, {"sex": (0.0, 0.0)}, {}):
         empty = replace(certificate, proofs=(), query=replace(certificate.query, box={**certificate.query.box, **box}))
-        assert not check(empty, network=fair, schema=query.schema).accepted
+        assert not check(empty, model=fair, schema=query.schema).accepted
 
 
 def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:

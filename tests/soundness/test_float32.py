@@ -62,9 +62,9 @@ def test_no_runtime_flips_a_decision_in_parts_certified_for_float32(seed: int, t
     first, *above = drawn.layers
     drawn = replace(drawn, layers=(replace(first, weight=(first.weight * 1000).astype(np.float32).astype(float)), *above))
     network = on_disk(drawn, tmp_path)
-    query = IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = IndividualFairness(model=network, schema=schema, protected=["sex"])
     path = certify_partition(query, size=14, store=tmp_path / "s.sqlite", budget=Budget(seconds=60, nodes=2000))
-    report = check(path, network=network, schema=schema)
+    report = check(path, model=network, schema=schema)
     assert report.accepted, report.rejections[:3]
     with PartitionStore(path) as store:
         held = [chunk.first + np.flatnonzero(chunk.float32) for chunk in store.chunks()]
@@ -98,13 +98,13 @@ def line(folder: Path, bias: float) -> tuple[Network, Schema]:
 
 def test_a_margin_within_the_rounding_is_proved_of_real_numbers_only(tmp_path: Path) -> None:
     network, schema = line(tmp_path, -4000.0 + 2**-12)  # 2^-12 and 1/4 + 2^-12 at x = 4: no flip, but not for every runtime
-    real = verify(IndividualFairness(network=network, schema=schema, protected=["sex"]))
+    real = verify(IndividualFairness(model=network, schema=schema, protected=["sex"]))
     assert (real.status, real.float32) == (Status.PROVED, False)
-    asked = verify(IndividualFairness(network=network, schema=schema, protected=["sex"], arithmetic="float32"))
+    asked = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic="float32"))
     assert (asked.status, asked.reason, asked.float32) == (Status.UNKNOWN, Reason.FLOAT32, None)
     assert real.certificate is not None
     proofs = tuple(replace(proof, float32=True) for proof in real.certificate.proofs)
-    report = check(replace(real.certificate, proofs=proofs), network=network, schema=schema)
+    report = check(replace(real.certificate, proofs=proofs), model=network, schema=schema)
     assert not report.accepted
     assert "rounding of float32" in str(report.rejections[0])
 
@@ -112,55 +112,55 @@ def test_a_margin_within_the_rounding_is_proved_of_real_numbers_only(tmp_path: P
 def test_an_exact_violation_stands_whatever_float32_shows(tmp_path: Path) -> None:
     network, schema = line(tmp_path, -4000.0 - 2**-12)  # -2^-12 and 1/4 - 2^-12 at x = 4
     for arithmetic in ("real", "float32"):
-        found = verify(IndividualFairness(network=network, schema=schema, protected=["sex"], arithmetic=arithmetic))  # type: ignore[arg-type]
+        found = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic=arithmetic))  # type: ignore[arg-type]
         assert (found.status, found.float32) == (Status.VIOLATED, None)
 
 
 def test_large_margins_are_certified_for_float32(tmp_path: Path) -> None:
     network, schema = line(tmp_path, -4500.0)
     for arithmetic in ("real", "float32"):
-        found = verify(IndividualFairness(network=network, schema=schema, protected=["sex"], arithmetic=arithmetic))  # type: ignore[arg-type]
+        found = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic=arithmetic))  # type: ignore[arg-type]
         assert (found.status, found.float32) == (Status.PROVED, True)
         assert found.certificate is not None
-        report = check(found.certificate, network=network, schema=schema)
+        report = check(found.certificate, model=network, schema=schema)
         assert (report.accepted, report.float32) == (True, report.proofs)
 
 
 def test_a_false_flag_of_a_part_is_rejected(tmp_path: Path) -> None:
     network, schema = line(tmp_path, -4000.0 + 2**-12)
-    query = IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = IndividualFairness(model=network, schema=schema, protected=["sex"])
     path = certify_partition(query, size=5, store=tmp_path / "s.sqlite")
     with PartitionStore(path) as store:
         (chunk,) = store.chunks()
     assert chunk.float32.tolist() == [0, 1, 1]  # x = 0 .. 4, 5 .. 9, 10
-    assert check(path, network=network, schema=schema).accepted
+    assert check(path, model=network, schema=schema).accepted
     for flags in ([1, 1, 1], [1, 0, 0], [2, 1, 1], [-1, 1, 1], [1, 1]):
         rewritten(path, lambda one, flags=flags: replace(one, float32=np.array(flags, dtype=np.int8)))
-        assert not check(path, network=network, schema=schema).accepted
+        assert not check(path, model=network, schema=schema).accepted
     rewritten(path, lambda one: replace(one, float32=np.array([0, 1, 0], dtype=np.int8)))
-    assert check(path, network=network, schema=schema).float32 == 2  # less than is true: both directions of one part
+    assert check(path, model=network, schema=schema).float32 == 2  # less than is true: both directions of one part
 
 
 def test_a_store_that_asks_for_float32_holds_nothing_else(tmp_path: Path) -> None:
     network, schema = line(tmp_path, -4000.0 + 2**-12)
-    query = IndividualFairness(network=network, schema=schema, protected=["sex"], arithmetic="float32")
+    query = IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic="float32")
     path = certify_partition(query, size=5, store=tmp_path / "s.sqlite")
     with PartitionStore(path) as store:
         (chunk,) = store.chunks()
     assert (chunk.status == PROVED).tolist() == [False, True, True]
-    assert check(path, network=network, schema=schema).rejections == ()
+    assert check(path, model=network, schema=schema).rejections == ()
     rewritten(path, lambda one: replace(one, float32=np.array([0, 1, 0], dtype=np.int8)))
-    assert check(path, network=network, schema=schema).rejections
+    assert check(path, model=network, schema=schema).rejections
 
 
 def test_float32_is_refused_where_nothing_is_known_of_it() -> None:
     schema = schema_of(integer("sex", 0, 1, protected=True), integer("x", 0, 10))
     network = network_of(([[0.25, 1.0]], [0.0]), ([[1.0]], [0.0]))  # of no file
     with pytest.raises(QueryError, match="not read from an ONNX file"):
-        IndividualFairness(network=network, schema=schema, protected=["sex"], arithmetic="float32")
+        IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic="float32")
     with pytest.raises(QueryError, match="expected 'real' or 'float32'"):
-        PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float16")  # type: ignore[arg-type]
-    found = verify(IndividualFairness(network=network, schema=schema, protected=["sex"], box={"x": (1, 10)}))
+        PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float16")  # type: ignore[arg-type]
+    found = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], box={"x": (1, 10)}))
     assert found.status is Status.PROVED
     assert found.float32 is False
 
@@ -168,10 +168,10 @@ def test_float32_is_refused_where_nothing_is_known_of_it() -> None:
 def test_flags_of_a_network_without_a_record_are_rejected() -> None:
     schema = schema_of(integer("sex", 0, 1, protected=True), integer("x", 0, 10))
     network = network_of(([[0.25, 1.0]], [0.0]), ([[1.0]], [0.0]))
-    found = verify(IndividualFairness(network=network, schema=schema, protected=["sex"], box={"x": (1, 10)}))
+    found = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], box={"x": (1, 10)}))
     assert found.certificate is not None
     proofs = tuple(replace(proof, float32=True) for proof in found.certificate.proofs)
-    report = check(replace(found.certificate, proofs=proofs), network=network, schema=schema)
+    report = check(replace(found.certificate, proofs=proofs), model=network, schema=schema)
     assert "nothing is known" in str(report.rejections[0])
 
 
@@ -183,11 +183,11 @@ def test_rows_of_pba_say_which_proofs_hold_for_float32(tmp_path: Path) -> None:
     layers = (layer([[2.0**-12, 1000.0]], [-4500.0]),)
     network = on_disk(Network(layers=layers, link=network_of(([[1.0]], None)).link, source_sha256=""), tmp_path)
     frame = pd.DataFrame({"sex": [0, 1], "x": [9, 9], "y": [1, 1]})
-    tiny = verify_rows(PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1.0]), frame)
+    tiny = verify_rows(PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0]), frame)
     proved = tiny[tiny["status"] == "proved"]
     assert len(proved) == 2
     assert (proved["float32"] == 0).all()  # the sexes are 2^-12 apart
-    asked = PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float32")
+    asked = PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float32")
     strict = verify_rows(asked, frame)
     assert not (strict["status"] == "proved").any()
     assert set(strict.loc[strict["status"] == "unknown", "reason"]) == {"float32"}

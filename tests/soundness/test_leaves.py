@@ -43,7 +43,7 @@ def test_every_leaf_of_a_certificate_is_shown_by_one_bound(kind: str, seed: int)
         network = replace(network, layers=tuple(coarse(one) for one in network.layers))
     network = replace(network, source_sha256=f"{seed:064x}")
     relax = {"age": int(rng.integers(1, 3))} if rng.random() < 0.3 else {}
-    asked = {"network": network, "schema": schema, "protected": ["sex"], "relax": relax}
+    asked = {"model": network, "schema": schema, "protected": ["sex"], "relax": relax}
     budget = vf.Budget(seconds=5, nodes=int(rng.choice([1, 10, 100, 10**6])))
     if kind in ("flip", "epsilon"):
         epsilon = None if kind == "flip" else float(rng.choice([0.01, 0.05, 0.2]))
@@ -51,7 +51,7 @@ def test_every_leaf_of_a_certificate_is_shown_by_one_bound(kind: str, seed: int)
     else:
         found = vf.verify(vf.ProbabilityGap(**asked, scale=kind), budget=budget, tolerance=1e-3)
     if found.certificate is not None:
-        report = vf.check(found.certificate, network=network, schema=schema)
+        report = vf.check(found.certificate, model=network, schema=schema)
         assert all(one.reason.startswith("claimed by ") for one in report.rejections)  # what a solver alone says is claimed
 
 

@@ -66,7 +66,7 @@ def a_query(
     network = nasty_network(rng, schema.domain.columns, style, depth=depth, width=width, outputs=outputs)
     network = replace(network, source_sha256=f"{seed:064x}")
     relax = {"age": 1} if relaxed else {}
-    return vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], relax=relax, scale=scale)  # type: ignore[arg-type]
+    return vf.ProbabilityGap(model=network, schema=schema, protected=["sex"], relax=relax, scale=scale)  # type: ignore[arg-type]
 
 
 def truth(query: vf.ProbabilityGap) -> tuple[float, float]:
@@ -74,7 +74,7 @@ def truth(query: vf.ProbabilityGap) -> tuple[float, float]:
     domain = query.schema.domain
     rows = np.array(list(product(*(np.arange(a, b + 1) for a, b in zip(domain.lower, domain.upper, strict=True)))))
     rows = rows[domain.legal(rows)]
-    logits = exact_margins(query.network, domain.encode(rows))
+    logits = exact_margins(query.model, domain.encode(rows))
     by_row = {tuple(row): value for row, value in zip(rows.tolist(), logits, strict=True)}
     reach = query.relax.get("age", 0)
     low, high = 0.0, 0.0
@@ -102,7 +102,7 @@ def assert_bracket(query: vf.ProbabilityGap, found: vf.MaximumGap, *, closed: bo
         assert found.reason is None
         assert found.upper - found.lower <= TOLERANCE * 1.001 + 1e-9 * found.upper
     if found.certificate is not None:
-        report = vf.check(found.certificate, network=query.network, schema=query.schema)
+        report = vf.check(found.certificate, model=query.model, schema=query.schema)
         assert report.accepted, report.rejections
     if found.witness is not None:
         both = found.witness.x, found.witness.x_prime
@@ -140,7 +140,7 @@ def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, 
 def a_deep_query(seed: int, scale: str) -> vf.ProbabilityGap:
     query = a_query(seed, "plain", scale=scale)
     network = nasty_network(np.random.default_rng(seed), query.schema.domain.columns, "plain", depth=3, width=4, outputs=1)
-    return replace(query, network=replace(network, source_sha256=f"{seed:064x}"), schema=a_schema([], 1))
+    return replace(query, model=replace(network, source_sha256=f"{seed:064x}"), schema=a_schema([], 1))
 
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
@@ -281,10 +281,10 @@ def test_bounds_over_real_features_are_accepted_too(reals: int, tolerance: float
     closed = 0
     for seed in (3, 9, 10, 28, 84, 93, 109):
         network = nasty_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
-        query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["sex"])
+        query = vf.ProbabilityGap(model=replace(network, source_sha256="0" * 64), schema=schema, protected=["sex"])
         found = vf.verify(query, budget=vf.Budget(seconds=1), tolerance=tolerance)
         assert found.certificate is not None
-        assert vf.check(found.certificate, network=query.network, schema=schema).accepted
+        assert vf.check(found.certificate, model=query.model, schema=schema).accepted
         closed += found.reason is None
     assert closed >= 4
 
@@ -302,13 +302,13 @@ def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
     protected = categorical("sex", "f", "m", protected=True)
     age = integer("age", 0, 3)
     schema = schema_of(protected, age, positive="logit > 0")
-    query = vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], scale=scale)  # type: ignore[arg-type]
+    query = vf.ProbabilityGap(model=network, schema=schema, protected=["sex"], scale=scale)  # type: ignore[arg-type]
     found = vf.verify(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
     if scale == "probability":
         assert found.lower <= 0.5 <= found.upper  # at age 0 both logits are 0 in theory's limit: sex alone moves 1/2 to 0 or 1
     assert json.loads(json_text(Gap.model_validate(found)))["reason"] == (found.reason and found.reason.value)
     if found.certificate is not None:
-        assert vf.check(found.certificate, network=network, schema=schema).accepted
+        assert vf.check(found.certificate, model=network, schema=schema).accepted
 
 
 def test_many_questions_end_in_time() -> None:
@@ -317,7 +317,7 @@ def test_many_questions_end_in_time() -> None:
     age = integer("age", 0, 9)
     schema = schema_of(protected, age, positive="logit > 0")
     network = nasty_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
-    query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
+    query = vf.ProbabilityGap(model=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
     found = vf.verify(query, budget=vf.Budget(seconds=0.05))
     assert (found.upper, found.reason, found.certificate) == (1.0, vf.Reason.TIME, None)
     assert 0 < found.lower <= 1
@@ -328,7 +328,7 @@ def a_hard_query() -> vf.ProbabilityGap:
     protected = categorical("sex", "f", "m", protected=True)
     schema = schema_of(protected, *(real(f"x{k}", -1, 1) for k in range(6)), positive="logit > 0")
     network = nasty_network(np.random.default_rng(0), schema.domain.columns, "plain", depth=2, width=16, outputs=1)
-    return vf.ProbabilityGap(network=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
+    return vf.ProbabilityGap(model=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
 
 
 def raises(number: int, frame: FrameType | None) -> None:
@@ -364,7 +364,7 @@ def assert_interrupted(query: vf.ProbabilityGap, progress: Any, tells: list[floa
     assert found.seconds < 25
     assert found.lower < found.upper <= tells[0] + 1e-3
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=query.network, schema=query.schema).accepted
+    assert vf.check(found.certificate, model=query.model, schema=query.schema).accepted
 
 
 def test_another_handler_of_the_caller_does_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:

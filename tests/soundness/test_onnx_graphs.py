@@ -311,7 +311,7 @@ def test_verdicts_are_those_of_enumeration(method: str, tmp_path: Path) -> None:
             *(integer(f"v{k}", 0, 2) for k in range(1, inputs)),
             positive="logit > 0",
         )
-        case = Case(query=vf.IndividualFairness(network=network, schema=schema, protected=["sex"]), seed=seed, style="graph")
+        case = Case(query=vf.IndividualFairness(model=network, schema=schema, protected=["sex"]), seed=seed, style="graph")
         logits = evaluated(graph, exactly(case.rows))["y"][:, 0]
         if not network.rounded:
             assert (case.logits == logits).all()

@@ -107,7 +107,7 @@ def test_both_agree_on_certificates_of_queries(style: str) -> None:
         if certificate is None:
             continue
         for statement, task in tasks_of(certificate, case.query):
-            truth = throughout(case.query.network, case.schema.domain, task, task.lower, task.upper, boxes=4096)
+            truth = throughout(case.query.model, case.schema.domain, task, task.lower, task.upper, boxes=4096)
             assert truth is not False, statement
             checked += 1
     assert checked > 10
@@ -118,7 +118,7 @@ def tasks_of(certificate: Certificate, query) -> list[tuple[BoxStatement, Task]]
     for proof in certificate.proofs:
         assert isinstance(proof.statement, BoxStatement)
         assert isinstance(certificate.query, BoxQuery)
-        task = task_of(proof.statement, certificate.query, query.network, query.schema)
+        task = task_of(proof.statement, certificate.query, query.model, query.schema)
         assert isinstance(task, Task)
         found.append((proof.statement, task))
     return found

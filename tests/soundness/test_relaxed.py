@@ -53,10 +53,10 @@ def test_relaxed_flips_are_those_of_enumeration(style: str) -> None:
             assert found.witness is not None
             continue
         given = found.certificate
-        assert vf.check(given, network=case.query.network, schema=case.schema).accepted, case.seed
+        assert vf.check(given, model=case.query.model, schema=case.schema).accepted, case.seed
         for k in np.random.default_rng(case.seed).permutation(len(given.proofs))[:4].tolist():
             less = replace(given, proofs=given.proofs[:k] + given.proofs[k + 1 :])
-            assert not vf.check(less, network=case.query.network, schema=case.schema).accepted, (case.seed, k)
+            assert not vf.check(less, model=case.query.model, schema=case.schema).accepted, (case.seed, k)
     assert len(seen) == 2
 
 
@@ -67,7 +67,7 @@ def test_relaxed_gaps_are_those_of_enumeration() -> None:
             if 1e-8 < epsilon < 1:
                 assert asked(case.asking(epsilon=epsilon)).status is status, case.seed
         query = vf.ProbabilityGap(
-            network=case.query.network, schema=case.schema, protected=case.query.protected, box=case.query.box,
+            model=case.query.model, schema=case.schema, protected=case.query.protected, box=case.query.box,
             differ=case.query.differ, relax=case.query.relax,
         )  # fmt: skip
         gap = vf.verify(query, tolerance=1e-4)
@@ -91,19 +91,19 @@ def test_a_forged_certificate_without_the_values_is_rejected() -> None:
     """Statements that leave a shifted category open are none, and a query that relaxes more is another one."""
     schema = schema_of(one_hot("sex", "F", "M"), one_hot("town", "a", "b", "c"), integer("hours", 0, 3, scale="minmax"))
     network = linear_network(0.0, 0.0, 1.0, 1.0, 1.0, 1.0, bias=5.0)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"], relax={"town": "any", "hours": 1})
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"], relax={"town": "any", "hours": 1})
     found = vf.verify(query)
     assert found.certificate is not None
     given = found.certificate
-    assert vf.check(given, network=network, schema=schema).accepted
+    assert vf.check(given, model=network, schema=schema).accepted
     opened = []
     for proof in given.proofs:
         sex, offset = proof.statement.lower[0], proof.statement.offset
         wide = replace(proof.statement, lower=(sex, 0.0, 0.0), upper=(sex, 1.0, 2.0))
         opened.append(replace(proof, statement=wide) if offset.get("town") == 1 and offset.get("hours") == 1 else proof)
-    assert not vf.check(replace(given, proofs=tuple(opened)), network=network, schema=schema).accepted
+    assert not vf.check(replace(given, proofs=tuple(opened)), model=network, schema=schema).accepted
     wider = replace(given, query=replace(given.query, relax={"town": 2, "hours": 2}))
-    assert not vf.check(wider, network=network, schema=schema).accepted
+    assert not vf.check(wider, model=network, schema=schema).accepted
 
 
 def test_adjacent_categories_and_units_mean_what_they_say() -> None:
@@ -115,13 +115,13 @@ def test_adjacent_categories_and_units_mean_what_they_say() -> None:
     ask: dict[str, Any] = {"schema": schema, "protected": ["sex"]}
 
     def most(network: Network, relax: dict[str, Any]) -> float:
-        return vf.verify(vf.ProbabilityGap(network=network, relax=relax, scale="logit", **ask)).upper
+        return vf.verify(vf.ProbabilityGap(model=network, relax=relax, scale="logit", **ask)).upper
 
     far = linear_network(0.0, 0.0, -1.0, 0.0, 1.0, 0.0)  # town a: -1, b: 0, c: 1
     only = linear_network(0.0, 0.0, 0.0, 1.0, 2.0, 0.0, bias=-1.5)  # c alone is favourable
     box = {"town": ("a", "b")}
-    assert vf.verify(vf.IndividualFairness(network=only, relax={"town": 1}, box=box, **ask)).status is vf.Status.PROVED
-    assert vf.verify(vf.IndividualFairness(network=only, relax={"town": 1}, **ask)).status is vf.Status.VIOLATED
+    assert vf.verify(vf.IndividualFairness(model=only, relax={"town": 1}, box=box, **ask)).status is vf.Status.PROVED
+    assert vf.verify(vf.IndividualFairness(model=only, relax={"town": 1}, **ask)).status is vf.Status.VIOLATED
     assert most(far, {"town": 1}) == pytest.approx(1, abs=1e-3)
     assert most(far, {"town": "any"}) == pytest.approx(2, abs=1e-3)
     hours = linear_network(0.0, 0.0, 0.0, 0.0, 0.0, 2.0)  # one hour is half a column
@@ -132,7 +132,7 @@ def test_adjacent_categories_and_units_mean_what_they_say() -> None:
 
 def test_what_cannot_be_relaxed_is_refused_with_a_remedy() -> None:
     schema = schema_of(one_hot("sex", "F", "M"), one_hot("town", "a", "b", "c"), real("income", 0, 1), integer("age", 0, 9))
-    ask: dict[str, Any] = {"network": linear_network(*np.zeros(7)), "schema": schema, "protected": ["sex"]}
+    ask: dict[str, Any] = {"model": linear_network(*np.zeros(7)), "schema": schema, "protected": ["sex"]}
     for relax, message in (
         ({"town": 1}, "ordered = true"), ({"income": 1}, "no whole numbers"), ({"age": "any"}, "said of categories"),
         ({"sex": "any"}, "is protected"),

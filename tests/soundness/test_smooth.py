@@ -158,9 +158,9 @@ def smooth_cases(style: str, mix: str, count: int, **options: bool) -> list[Case
     out = []
     for case in small_cases(style, count, **options):
         rng = np.random.default_rng(case.seed)
-        network = smoothed(case.query.network, rng, mix)
+        network = smoothed(case.query.model, rng, mix)
         sha256 = hashlib.sha256(rng.bytes(8)).hexdigest()
-        out.append(replace(case, query=replace(case.query, network=replace(network, source_sha256=sha256))))
+        out.append(replace(case, query=replace(case.query, model=replace(network, source_sha256=sha256))))
     return out
 
 
@@ -187,7 +187,7 @@ def _sigma(a: arb) -> arb:
 
 
 def _margin(case: Case, row: np.ndarray) -> arb:
-    out = logits(case.query.network, case.schema.encode(row[None])[0])
+    out = logits(case.query.model, case.schema.encode(row[None])[0])
     return out[0] if len(out) == 1 else out[1] - out[0]
 
 
@@ -202,8 +202,8 @@ def test_verdicts_are_true_and_their_certificates_are_confirmed(style: str, epsi
                 case vf.Status.PROVED:
                     assert truth is not True
                     assert verdict.certificate is not None
-                    assert "as the real functions" in verdict.certificate.semantics or case.query.network.piecewise_linear
-                    report = vf.check(verdict.certificate, network=case.query.network, schema=case.schema)
+                    assert "as the real functions" in verdict.certificate.semantics or case.query.model.piecewise_linear
+                    report = vf.check(verdict.certificate, model=case.query.model, schema=case.schema)
                     assert report.accepted, (case.seed, mix, report.rejections)
                 case vf.Status.VIOLATED:
                     assert truth is not False
@@ -226,21 +226,21 @@ def test_forged_certificates_are_rejected(epsilon: bool) -> None:
             batch, _, _ = Pairs.of(case.query, *box).batch(case.schema.domain, box[0][None], box[1][None], box)
             evidence = [[(Tree.leaf(), False)] * 2 for _ in range(len(batch))]
             forgery = fairness_certificate(case.query, batch, box, evidence, epsilon=case.query.epsilon, scale="probability")
-            assert vf.check(forgery, network=case.query.network, schema=case.schema).rejections
+            assert vf.check(forgery, model=case.query.model, schema=case.schema).rejections
             forged += 1
     assert forged > 3
 
 
 def test_a_certificate_is_about_one_network() -> None:
     """The same weights with ReLU, or with the other curve, are another network, whatever its file says."""
-    cases = (case for case in smooth_cases("plain", "tanh", 20) if not case.query.network.piecewise_linear)
+    cases = (case for case in smooth_cases("plain", "tanh", 20) if not case.query.model.piecewise_linear)
     case = next(case for case in cases if violated_somewhere(case) is False)
     verdict = vf.verify(case.query, budget=vf.Budget(seconds=30))
     assert verdict.certificate is not None
     bent = tuple(
         Layer(weight=layer.weight, bias=layer.bias, slope=np.zeros(len(layer.bias))) if isinstance(layer, SmoothLayer) else layer
-        for layer in case.query.network.layers
+        for layer in case.query.model.layers
     )
-    report = vf.check(verdict.certificate, network=replace(case.query.network, layers=bent), schema=case.schema)
+    report = vf.check(verdict.certificate, model=replace(case.query.model, layers=bent), schema=case.schema)
     assert not report.accepted
     assert "semantics" in str(report.rejections[0])

@@ -55,7 +55,7 @@ def assert_true(case: Case, verdict: vf.Verdict) -> None:
         assert case.schema.inside(both).all()
         assert ((both >= case.box[0]) & (both <= case.box[1])).all()
         assert compared(case.query, x, x_prime)[0, 0]
-        a, b = exact_logits(case.query.network, case.schema.encode(both))
+        a, b = exact_logits(case.query.model, case.schema.encode(both))
         if case.query.epsilon is None:
             assert (a > 0) != (b > 0)
             assert case.query.signs == "deployed" or a * b < 0
@@ -64,7 +64,7 @@ def assert_true(case: Case, verdict: vf.Verdict) -> None:
         assert verdict.witness.margin <= 1e-15 or np.isinf(verdict.witness.margin)
     else:
         assert verdict.certificate is not None
-        report = vf.check(verdict.certificate, network=case.query.network, schema=case.schema)
+        report = vf.check(verdict.certificate, model=case.query.model, schema=case.schema)
         assert report.accepted or verdict.certificate.trust is vf.Trust.CLAIMED, report.rejections
 
 
@@ -114,7 +114,7 @@ def test_maximise_brackets_the_largest_gap(style: str, scale: str, monkeypatch: 
     for case in small_cases(style, len(draws(6)), first=150):
         q = case.query
         query = vf.ProbabilityGap(
-            network=q.network, schema=q.schema, protected=q.protected, box=q.box, differ=q.differ, relax=q.relax, scale=scale
+            model=q.model, schema=q.schema, protected=q.protected, box=q.box, differ=q.differ, relax=q.relax, scale=scale
         )
         found = vf.verify(query, budget=vf.Budget(seconds=10), tolerance=1e-3)
         first, second = (case.logits[at] for at in case.pairs)
@@ -125,7 +125,7 @@ def test_maximise_brackets_the_largest_gap(style: str, scale: str, monkeypatch: 
         if found.reason is None:
             assert found.upper - found.lower <= 1.001e-3 + 1e-12 * found.upper
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=q.network, schema=q.schema).accepted
+            assert vf.check(found.certificate, model=q.model, schema=q.schema).accepted
 
 
 def hand_made(
@@ -133,7 +133,7 @@ def hand_made(
 ) -> vf.IndividualFairness:
     """One affine layer over `features`, of which "sex" is protected."""
     return vf.IndividualFairness(
-        network=network_of(([weight], [bias]), source_sha256="1" * 64),
+        model=network_of(([weight], [bias]), source_sha256="1" * 64),
         schema=schema_of(*features, constraints=constraints),
         protected=["sex"],
     )
@@ -153,11 +153,11 @@ def test_a_question_whose_rows_all_break_constraints_is_true(shared: dict[str, A
     verdict = vf.verify(query)
     assert verdict.status is vf.Status.PROVED
     assert verdict.certificate is not None
-    assert vf.check(verdict.certificate, network=query.network, schema=query.schema).accepted
+    assert vf.check(verdict.certificate, model=query.model, schema=query.schema).accepted
     free = schema_of(*features)
     assert vf.verify(replace(query, schema=free)).status is vf.Status.VIOLATED
     stolen = replace(verdict.certificate, schema_sha256=free.sha256)
-    assert not vf.check(stolen, network=query.network, schema=free).accepted
+    assert not vf.check(stolen, model=query.model, schema=free).accepted
 
 
 @pytest.mark.parametrize("side", [-1, 0, 1])
@@ -180,7 +180,7 @@ def test_a_real_feature_is_cut_to_the_last_float(edge: float, side: int) -> None
     verdict = vf.verify(query)
     assert verdict.status is (vf.Status.VIOLATED if side == 1 else vf.Status.PROVED)
     if verdict.certificate is not None:
-        assert vf.check(verdict.certificate, network=query.network, schema=query.schema).accepted
+        assert vf.check(verdict.certificate, model=query.model, schema=query.schema).accepted
     if verdict.witness is not None:
         assert verdict.witness.x["income"] == verdict.witness.x_prime["income"] == high
 
@@ -209,7 +209,7 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     label = [int(logit[tuple(row)] > 0) for row in rows.tolist()]
     frame = pd.DataFrame([schema.decode(row) for row in rows])
     frame["y"] = label
-    found = vf.verify(vf.PersistentBias(network=network, schema=schema, sensitive="sex", delta=[0, 1, 2]), frame)
+    found = vf.verify(vf.PersistentBias(model=network, schema=schema, sensitive="sex", delta=[0, 1, 2]), frame)
     expected: dict[tuple[str, float, int, float], bool] = {}
     for k, row in enumerate(rows.tolist()):
         for to in {0.0, 1.0, 2.0} - {row[1]}:
@@ -256,7 +256,7 @@ def test_parts_are_decided_as_enumeration_does(style: str, gap: bool, tmp_path: 
         assert ((found == UNKNOWN) | ((found == VIOLATED) == truth)).all()
         if k % 3 == 0:
             assert (found != UNKNOWN).all()
-        report = check(path, network=case.query.network, schema=case.schema)
+        report = check(path, model=case.query.model, schema=case.schema)
         assert (not report.rejections) == bool((found != UNKNOWN).any()), (style, case.seed, report.rejections)
         assert report.accepted == bool((found != UNKNOWN).all()), "accepted is said of the whole"
 
@@ -343,7 +343,7 @@ def test_a_store_that_was_tampered_with_is_rejected(change: Any, tmp_path: Path)
     case = mixed_case()
     path = tmp_path / "run.sqlite"
     certify_partition(case.query, size=2, store=path)
-    assert check(path, network=case.query.network, schema=case.schema).accepted
+    assert check(path, model=case.query.model, schema=case.schema).accepted
     match change:
         case "goal":
             rewritten(path, lambda chunk: replace(chunk, goal=1 - chunk.goal))
@@ -354,7 +354,7 @@ def test_a_store_that_was_tampered_with_is_rejected(change: Any, tmp_path: Path)
             rewritten(path, lambda chunk: with_leaves(chunk, pairs * len(chunk)))
         case _:
             rewritten(path, change)
-    assert not check(path, network=case.query.network, schema=case.schema).accepted
+    assert not check(path, model=case.query.model, schema=case.schema).accepted
 
 
 def case_pairs(case: Case) -> set[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -374,14 +374,14 @@ def test_a_store_about_another_epsilon_network_or_schema_is_rejected(tmp_path: P
     case = case.asking(epsilon=float(max(gaps) + Decimal("1e-6")), relax={})
     path = tmp_path / "run.sqlite"
     certify_partition(case.query, size=2, store=path)
-    assert check(path, network=case.query.network, schema=case.schema).accepted
-    other = replace(case.query.network, source_sha256="0" * 64)
-    assert not check(path, network=other, schema=case.schema).accepted
+    assert check(path, model=case.query.model, schema=case.schema).accepted
+    other = replace(case.query.model, source_sha256="0" * 64)
+    assert not check(path, model=other, schema=case.schema).accepted
     with sqlite3.connect(path) as connection:
         (about,) = connection.execute("SELECT value FROM about").fetchone()
         smaller = float(max(gaps) - Decimal("1e-6"))
         connection.execute("UPDATE about SET value = ?", (about.replace(repr(case.query.epsilon), repr(smaller)),))
-    assert not check(path, network=case.query.network, schema=case.schema).accepted
+    assert not check(path, model=case.query.model, schema=case.schema).accepted
 
 
 # Certificates that were tampered with: the checker believes no false claim, whatever evidence stands beside it.
@@ -390,10 +390,10 @@ def test_a_store_about_another_epsilon_network_or_schema_is_rejected(tmp_path: P
 def accepted(certificate: Certificate, case: Case) -> bool:
     """Whether the checker believes the certificate once it claims to be about this very network and schema."""
     dressed = replace(
-        certificate, network_sha256=case.query.network.source_sha256, schema_sha256=case.schema.sha256,
+        certificate, network_sha256=case.query.model.source_sha256, schema_sha256=case.schema.sha256,
         features=tuple(feature.name for feature in case.schema.features),
     )
-    return vf.check(dressed, network=case.query.network, schema=case.schema).accepted
+    return vf.check(dressed, model=case.query.model, schema=case.schema).accepted
 
 
 def proved(style: str, *, count: int, first: int, gap: bool) -> Iterator[tuple[Case, Certificate]]:
@@ -431,7 +431,7 @@ def test_a_wider_claim_is_accepted_only_where_it_is_true(style: str, gap: bool) 
         claims.append((with_query(certificate, box=whole), case.asking(box={})))
         claims.append((with_query(certificate, differ="any"), case.asking(differ="any")))
         claims += [(certificate, case.asking(schema=schema)) for schema in with_one_constraint_less(case.schema)]
-        claims += [(certificate, case.asking(network=network)) for network in other_networks(case.query.network, rng)]
+        claims += [(certificate, case.asking(network=network)) for network in other_networks(case.query.model, rng)]
         for changed, other in claims:
             if len(other.rows) <= 2 * LARGEST and accepted(changed, other):
                 assert not other.wrong().any()
@@ -524,11 +524,11 @@ def test_parts_of_deep_networks_come_in_many_chunks(tmp_path: Path) -> None:
     for depth in (2, 3):
         widths = (case.schema.domain.columns, *(4,) * depth, 1)
         network = replace(random_network(rng, widths), source_sha256=f"{depth:064x}")
-        query, path = replace(case.query, network=network), tmp_path / f"{depth}.sqlite"
+        query, path = replace(case.query, model=network), tmp_path / f"{depth}.sqlite"
         certify_partition(query, size=2, store=path)
         with PartitionStore(path) as store:
             sizes = [len(chunk) for chunk in store.chunks()]
         count = partition_of(query, 2, case.box).count
         assert sum(sizes) == count
         assert max(sizes) == (-(-count // 16) if depth == 3 else count)
-        assert check(path, network=network, schema=query.schema).accepted
+        assert check(path, model=network, schema=query.schema).accepted

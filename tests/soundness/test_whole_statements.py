@@ -96,7 +96,7 @@ def undecided(chunk: Chunk) -> Chunk:
 def checked(path: Path, case: Case) -> CheckReport | None:
     """The report on a store; None where it is not even read."""
     try:
-        return check(path, network=case.query.network, schema=case.schema)
+        return check(path, model=case.query.model, schema=case.schema)
     except VerifairError:
         return None
 
@@ -281,7 +281,7 @@ def test_a_store_of_another_version_is_refused_in_one_line(stores: list[tuple[Ca
         file.execute("DROP TABLE extent")
         file.commit()
     with pytest.raises(CertificateError, match=r"of another version .*, expected .*: write it again with this version$"):
-        check(path, network=case.query.network, schema=case.schema)
+        check(path, model=case.query.model, schema=case.schema)
     with pytest.raises(VerifairError, match=r"of another version .*: write it again with this version in another file"):
         certify_partition(case.query, size=SIZE, store=path, resume=True)
 
@@ -329,7 +329,7 @@ def rows_certificate(seed: int) -> tuple[Any, Certificate]:
     labels = (network.forward(PEOPLE.encode(raw))[:, 0] > 0).astype(int)
     frame = pd.DataFrame(raw, columns=["age", "hours", "sex"]).assign(good=labels)
     frame = pd.concat([frame, frame.iloc[:5]])  # people with the same values
-    query = vf.PersistentBias(network=network, schema=PEOPLE, sensitive="sex", delta=[0, 1])
+    query = vf.PersistentBias(model=network, schema=PEOPLE, sensitive="sex", delta=[0, 1])
     verdicts = verify_rows(query, frame, budget=Budget(seconds=20))
     lines = rng.random(len(verdicts)) < 0.1
     verdicts.loc[lines, ["status", "reason", "witness"]] = ["unknown", "time", None]
@@ -362,7 +362,7 @@ def test_rows_are_counted_as_they_ended(tmp_path: Path) -> None:
     for seed in draws(6):
         network, certificate = rows_certificate(seed)
         certificate.save(tmp_path / "c.json")
-        report = check(tmp_path / "c.json", network=network, schema=PEOPLE)
+        report = check(tmp_path / "c.json", model=network, schema=PEOPLE)
         assert report.rejections == ()
         assert report.accepted == (certificate.undecided == 0)
         assert not any(false_statement(network, proof) for proof in certificate.proofs)
@@ -423,7 +423,7 @@ def test_forged_certificates_about_rows_are_refused_or_true(seed: int, tmp_path:
     for _ in range(100):
         what, forgery = forged_rows(rng, given)
         counts = given.extent if rng.random() < 0.5 else None
-        report = check(replace(forgery, stated=counts), network=network, schema=PEOPLE)
+        report = check(replace(forgery, stated=counts), model=network, schema=PEOPLE)
         if report.rejections:
             seen["refused"] += 1
             continue
@@ -443,4 +443,4 @@ def test_counts_of_a_file_are_compared_with_its_content(tmp_path: Path) -> None:
         write(tmp_path / "c.json", raw)
         found = Certificate.load(tmp_path / "c.json")
         assert found.intact
-        assert check(found, network=network, schema=PEOPLE).rejections, field
+        assert check(found, model=network, schema=PEOPLE).rejections, field

@@ -37,12 +37,12 @@ HEAD = 1 << 16
 
 
 def check(
-    file: Envelope | str | Path, *, network: Model, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
+    file: Envelope | str | Path, *, model: Model, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
     spread: Spread = starmap,
 ) -> CheckReport:
     """Prove again what a file of proofs states, of whichever kind it is.
 
-    Requires: a certificate, or the path of one or of a store of `certify_partition`, with the network and the schema it is about.
+    Requires: a certificate, or the path of one or of a store of `certify_partition`, with the model and the schema it is about.
     Returns: the report: the file's statement in words, how much of its question it answers, and what is wrong with which proof.
     Raises CertificateError for any other file, or one of another version. partial: accept a file that leaves a part of its question
     open. progress is called with the work done and the total, in the kind's unit. spread: runs the batches, here or elsewhere.
@@ -51,7 +51,7 @@ def check(
     """
     rule = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
     certificate = file if not isinstance(file, str | Path) else rule.load(Path(file))
-    schema = schema.named(network)
+    schema = schema.named(model)
 
     def batches(function: Callable[..., tuple[int, Any]], arguments: Iterable[tuple[Any, ...]], total: int) -> Iterator[Any]:
         sent, received, done = count(), 0, 0
@@ -63,8 +63,8 @@ def check(
         if received != (expected := next(sent)):  # a batch that did not come back was not checked
             raise RuntimeError(f"{expected} batches were to be checked, and {received} were")
 
-    report = rule.check(certificate, network=schema.reads(network), schema=schema, batches=batches)
-    statement = rule.statement(certificate, schema, network.whole).encode(errors="backslashreplace").decode()  # of surrogates
+    report = rule.check(certificate, network=schema.reads(model), schema=schema, batches=batches)
+    statement = rule.statement(certificate, schema, model.whole).encode(errors="backslashreplace").decode()  # of surrogates
     return replace(report, format=rule.format, statement=statement, partial=partial)
 
 

@@ -130,7 +130,7 @@ def run(system: System, arguments: dict[str, Any]) -> None:
 
     def recheck(path: Path, message: str) -> CheckReport:
         with keeping(message), progress_bar(kind_of(path).counts) as progress:
-            report = check(path, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread)
+            report = check(path, model=network, schema=schema, partial=settings.partial, progress=progress, spread=spread)
         _show(report, digests if single else None, screen)
         return report
 

@@ -100,7 +100,7 @@ def counterexamples(
     query.require_favourable("a list of counterexamples")
     if count < 1:
         raise QueryError(f"{count} counterexamples: expected at least 1")
-    check_method(query.network, method, solver)
+    check_method(query.model, method, solver)
     search = _Enumeration(query, count, budget or Budget(), method, solver)
     reason: Reason | None = Reason.INTERRUPTED
     with suppress(KeyboardInterrupt):  # keeps what was found until then
@@ -145,7 +145,7 @@ class _Enumeration:
         """People found before this round, who are in no box any more."""
         self.engines: set[str] = set()
         self.first_seconds: float | None = None
-        self.cost = FEW * seconds_exactly(query.network)
+        self.cost = FEW * seconds_exactly(query.model)
         """Seconds for a small piece, as last measured."""
         self.by_solver = False
         shared = ~batch.protected
@@ -320,7 +320,7 @@ class _Enumeration:
             found=people, complete=complete, by_solver=complete and self.by_solver,
             apart={names[v]: float(self.reach[v]) for v in self.real.tolist()} if people else {}, certificate=certificate,
             reason=None if len(people) == self.count else reason, engine="+".join(sorted(self.engines - {""})),
-            seconds=clock.now() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.network),
+            seconds=clock.now() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.model),
         )
 
 

@@ -89,10 +89,10 @@ def certify_partition(
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
     deadline = Deadline.after(budget.seconds)
-    max_nodes = MAX_NODES_OF_TREES if query.network.of_trees else MAX_NODES
+    max_nodes = MAX_NODES_OF_TREES if query.model.of_trees else MAX_NODES
     task = PartitionRun(
         query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or max_nodes, seed=budget.seed,
-        replay=Replay.of(query.network),
+        replay=Replay.of(query.model),
     )
     shared = Shared(value=task)
     description = describe(query, size, box)
@@ -140,9 +140,9 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
     """Return all data that determine the answers in a store, and the number of parts in a chunk (`step`)."""
     names, parts = [feature.name for feature in query.schema.features], partition_of(query, size, box).count
     return {
-        "network_sha256": query.network.source_sha256,
-        "output": query.network.output,
-        "rounded": list(query.network.rounded),
+        "network_sha256": query.model.source_sha256,
+        "output": query.model.output,
+        "rounded": list(query.model.rounded),
         "schema_sha256": query.schema.sha256,
         "protected": list(query.protected),
         "box": {name: [float(low), float(high)] for name, low, high in zip(names, *box, strict=True)},
@@ -154,7 +154,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,
         "parts": parts,
-        "step": max(1, min(QUESTIONS // len(Pairs.of(query, *box)), -(-parts // CHUNKS) if _deep(query.network) else parts)),
+        "step": max(1, min(QUESTIONS // len(Pairs.of(query, *box)), -(-parts // CHUNKS) if _deep(query.model) else parts)),
     }
 
 

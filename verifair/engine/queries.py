@@ -1,6 +1,6 @@
 """The questions that can be asked of a model, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it.
 
-network: whatever `verifair.read` takes; the question holds the model that was read.
+model: whatever `verifair.read` takes; the question holds the model that was read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
-from verifair.models.field import NETWORK, NetworkField
+from verifair.models.field import MODEL, ModelField
 from verifair.notebook.shown import Shown
 from verifair.schema.schema import Feature, Schema
 
@@ -44,7 +44,7 @@ class PersistentBias(Shown):
     arithmetic: "real", or "float32" for proofs that also hold for every float32 evaluation (see docs/concepts/float32.md).
     """
 
-    network: NetworkField = NETWORK
+    model: ModelField = MODEL
     schema: Schema
     sensitive: str | Sequence[str]
     delta: Sequence[float]
@@ -52,7 +52,7 @@ class PersistentBias(Shown):
 
     def __post_init__(self) -> None:
         _settle(self)
-        _check_arithmetic(self.network, self.arithmetic)
+        _check_arithmetic(self.model, self.arithmetic)
         _check_sensitive(self.schema, self.sensitive)
         object.__setattr__(self, "delta", _sizes(self.delta))
 
@@ -71,7 +71,7 @@ class Robustness(Shown):
     delta, arithmetic: as in `PersistentBias`.
     """
 
-    network: NetworkField = NETWORK
+    model: ModelField = MODEL
     schema: Schema
     delta: Sequence[float]
     sensitive: str | Sequence[str] | None = None
@@ -79,7 +79,7 @@ class Robustness(Shown):
 
     def __post_init__(self) -> None:
         _settle(self)
-        _check_arithmetic(self.network, self.arithmetic)
+        _check_arithmetic(self.model, self.arithmetic)
         if self.sensitive is not None:
             _check_sensitive(self.schema, self.sensitive)
         object.__setattr__(self, "delta", _sizes(self.delta))
@@ -100,7 +100,7 @@ class PairQuestion(Shown):
     their own values, ordered categories by `width` steps, any categories freely with "any".
     """
 
-    network: NetworkField = NETWORK
+    model: ModelField = MODEL
     schema: Schema
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)
@@ -111,12 +111,12 @@ class PairQuestion(Shown):
     def pinned(self) -> list[int]:
         """Positions of relaxed features that need a question for every pair of values: all of them for trees; for networks those
         whose differences are no constant shift of a column (categories, scaled numbers)."""
-        index, trees = [self.schema.index(name) for name in self.relax], self.network.of_trees
+        index, trees = [self.schema.index(name) for name in self.relax], self.model.of_trees
         return [v for v in index if trees or not _unscaled(self.schema.features[v])]
 
     def require_shifts(self, what: str) -> None:
         """Raise QueryError if a relaxed feature is `pinned`, which the question `what` does not support."""
-        if self.pinned and self.network.of_trees:
+        if self.pinned and self.model.of_trees:
             raise QueryError(f"{what} of a tree ensemble relaxes nothing; drop relax, or ask certify of a --box")
         if self.pinned:
             names = " and ".join(self.schema.features[v].name for v in self.pinned)
@@ -135,7 +135,7 @@ class PairQuestion(Shown):
     @property
     def scale(self) -> Scale:
         """The scale of the question: probabilities, or the model's own outputs: values, log-odds, shares of votes."""
-        return "probability" if logistic(self.network) and self.schema.outcome.of != "value" else "logit"
+        return "probability" if logistic(self.model) and self.schema.outcome.of != "value" else "logit"
 
     @property
     def quantity(self) -> Quantity:
@@ -144,12 +144,12 @@ class PairQuestion(Shown):
             return "probability"
         if self.schema.outcome.of == "value":
             return "value"
-        return "log-odds" if logistic(self.network) else "probability"
+        return "log-odds" if logistic(self.model) else "probability"
 
     @property
     def thresholds(self) -> list[tuple[int, int]]:
         """Pairs (k + 1, k) of decisions, one for each threshold "k + 1 or higher" at which no decision may flip."""
-        return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
+        return [(k + 1, k) for k in range(self.model.outputs)] if self.model.ordered else [(1, 0)]
 
     def __post_init__(self) -> None:
         _settle(self)
@@ -183,17 +183,17 @@ class IndividualFairness(PairQuestion):
         if self.classes == "any" and (self.epsilon is not None or self.signs != "deployed"):
             raise QueryError("classes = 'any' is about decisions as the model makes them: drop epsilon, or signs")
         if self.classes == "any":
-            object.__setattr__(self, "network", self.schema.compares(self.network))
-        _check_arithmetic(self.network, self.arithmetic)
+            object.__setattr__(self, "model", self.schema.compares(self.model))
+        _check_arithmetic(self.model, self.arithmetic)
         if self.signs not in get_args(Signs):
             raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
-        if (flaw := signs_flaw(self.signs, self.network)) is not None:
+        if (flaw := signs_flaw(self.signs, self.model)) is not None:
             raise QueryError(f"signs = 'strict': {flaw}; drop it")
         if self.epsilon is not None and self.signs != "deployed":
             raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
         if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
             raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number above 0")
-        if self.epsilon is not None and not logistic(self.network) and self.epsilon >= 1:
+        if self.epsilon is not None and not logistic(self.model) and self.epsilon >= 1:
             raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number below 1")
         if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
@@ -203,7 +203,7 @@ class IndividualFairness(PairQuestion):
 
     @property
     def odds(self) -> bool:
-        return self.epsilon is not None and self.schema.named(self.network).outcome.of != "value"
+        return self.epsilon is not None and self.schema.named(self.model).outcome.of != "value"
 
     @property
     def gaps(self) -> bool:
@@ -211,7 +211,7 @@ class IndividualFairness(PairQuestion):
 
     def require_favourable(self, what: str) -> None:
         """Raise QueryError for classes="any", which the question `what` does not support."""
-        if self.network.ordered and self.network.outputs > 1:
+        if self.model.ordered and self.model.outputs > 1:
             raise QueryError(f"classes = 'any': {what} is about favourable decisions; ask vf.verify, or certify with a box")
 
     @property
@@ -242,18 +242,18 @@ class ProbabilityGap(PairQuestion):
 
     @property
     def odds(self) -> bool:
-        return self.scale == "probability" or self.schema.named(self.network).outcome.of != "value"
+        return self.scale == "probability" or self.schema.named(self.model).outcome.of != "value"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
-        if self.scale == "probability" and not logistic(self.network):
+        if self.scale == "probability" and not logistic(self.model):
             raise QueryError(
                 "the largest probability gap: the model's probability is a share of votes or a mean, and this scale is for "
                 "logistic functions of logits; ask with scale = 'logit' for the largest gap between two probabilities"
             )
-        if self.scale == "logit" and isinstance(self.network, ComparedTrees) and self.network.decision.odds:
+        if self.scale == "logit" and isinstance(self.model, ComparedTrees) and self.model.decision.odds:
             raise QueryError(
                 "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; drop "
                 "--logit, or ask with scale = 'probability', for the largest gap between two probabilities"
@@ -270,7 +270,7 @@ class KDiscrimination(Shown):
     values: protected feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
-    network: NetworkField = NETWORK
+    model: ModelField = MODEL
     schema: Schema
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)
@@ -297,7 +297,7 @@ class KDiscrimination(Shown):
     @property
     def probable(self) -> bool:
         """True if the buckets are intervals of a probability, and not the two decisions."""
-        return of_probability(self.buckets, self.schema, self.network)
+        return of_probability(self.buckets, self.schema, self.model)
 
     def combinations(self) -> Array:
         """Return all protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond
@@ -316,15 +316,15 @@ Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDis
 
 def _settle(query: Any) -> None:
     """Replace the query's model and schema by the result of `Schema.settled`."""
-    ready(query.network)
-    network, schema = query.schema.settled(query.network)
-    object.__setattr__(query, "network", network)
+    ready(query.model)
+    network, schema = query.schema.settled(query.model)
+    object.__setattr__(query, "model", network)
     object.__setattr__(query, "schema", schema)
 
 
 def _judge(query: Any, *, odds: bool) -> None:
     """Replace a settled query's model by one with a single margin, above 0 for decision 1.   odds: the margin is its log-odds."""
-    object.__setattr__(query, "network", query.schema.judges(query.network, odds=odds))
+    object.__setattr__(query, "model", query.schema.judges(query.model, odds=odds))
 
 
 def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:

@@ -282,7 +282,7 @@ def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...],
     classes: a class and the next lower one, for flips between any two of several classes; only `verify` asks about all of these.
     """
     return TwinProblem(
-        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, *classes), goals=goals,
+        network=query.model, domain=query.schema.domain, batch=batch, margin=margin(query.model, *classes), goals=goals,
         float32=isinstance(query, IndividualFairness) and query.arithmetic == "float32",
     )
 

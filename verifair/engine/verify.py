@@ -60,7 +60,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
         witness=witness_of(query, *violation) if violation else None, certificate=certificate, lower=lower, upper=upper,
         engine=engines(flat),
-        seconds=clock.now() - started, semantics=semantics(query.network),
+        seconds=clock.now() - started, semantics=semantics(query.model),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
         float32=all(a.float32 for a in flat) if status is Status.PROVED else None,
     )
@@ -87,7 +87,7 @@ def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, 
     values = goal.rows @ margins + goal.constants
     value = float(values.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
     return witness_at(
-        schema, query.network, np.stack([answer.witness, second]), answer.margins, margin=value,
+        schema, query.model, np.stack([answer.witness, second]), answer.margins, margin=value,
         agrees=answer.agrees, any_two=query.classes == "any",
     )
 
@@ -115,9 +115,9 @@ def fairness_certificate(
         proofs.append(Proof(statement=statement, evidence=content, float32=float32))
     features = tuple(feature.name for feature in schema.features)
     return Certificate(
-        network_sha256=query.network.source_sha256,
+        network_sha256=query.model.source_sha256,
         schema_sha256=schema.sha256,
-        semantics=semantics(query.network),
+        semantics=semantics(query.model),
         query=BoxQuery(
             kind="individual-fairness", protected=tuple(query.protected),
             box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},

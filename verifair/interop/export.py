@@ -268,14 +268,14 @@ def export(
     Raises QueryError for a query that cannot be written, CurveError for networks with smooth layers, OSError if the folder cannot
     be written.
     """
-    query.network.require_piecewise_linear("an export for verifiers of ReLU networks")
+    query.model.require_piecewise_linear("an export for verifiers of ReLU networks")
     pieces = pieces_of(query, enumerated=enumerated, relaxed=relaxed, limit=limit)
     conditions = [against(query, goal) for goal in range(2)]
     table = _table(conditions)
     product = _product(pieces, table)
     reasons = relaxations(query, pieces)
     names = tuple(f"{k:04d}-{DIRECTIONS[piece.goal]}.vnnlib" for k, piece in enumerate(pieces.pieces))
-    models = {NETWORK: network_model(query.network, _about(query.network)), PRODUCT: network_model(product, _about(query.network))}
+    models = {NETWORK: network_model(query.model, _about(query.model)), PRODUCT: network_model(product, _about(query.model))}
     texts: dict[str, dict[str, str]] = {"1.0": {}, "2.0": {}}
     for position, (name, piece) in enumerate(zip(names, pieces.pieces, strict=True)):
         twin = columns(pieces, piece, conditions[piece.goal])
@@ -285,7 +285,7 @@ def export(
         if progress is not None:
             progress(position + 1, len(names))
     _write(folder, models, texts, timeout)
-    result = Export(folder=folder, files=names, single=is_single(query.network), relaxed_1=reasons[0], relaxed_2=reasons[1])
+    result = Export(folder=folder, files=names, single=is_single(query.model), relaxed_1=reasons[0], relaxed_2=reasons[1])
     manifest = _manifest(query, pieces, result, models)
     save_text(folder / "export.json", json.dumps(manifest, indent=2) + "\n")
     return result
@@ -358,11 +358,11 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, twin: Twi
         question = f"the decision turns from {'positive to negative' if falls else 'negative to positive'} (a logit of 0 is {tie})"
     else:
         question = f"the {query.quantity} {'falls' if falls else 'rises'} by more than {query.epsilon!r}"
-    folded = [f"rounded when folded by the reader: {', '.join(query.network.rounded)}"] if query.network.rounded else []
+    folded = [f"rounded when folded by the reader: {', '.join(query.model.rounded)}"] if query.model.rounded else []
     lines = [
         "verifair: are two people who differ in protected values alone treated differently?",
         f"sat: for some x {question} where {', '.join(changed)}.   unsat: for none",
-        f"network: sha256 {query.network.source_sha256}, its real-valued function up to the logits",
+        f"network: sha256 {query.model.source_sha256}, its real-valued function up to the logits",
         *folded,
     ]
     shifted = shifted_variables(pieces.problem)
@@ -415,7 +415,7 @@ def _manifest(query: IndividualFairness, pieces: Pieces, result: Export, models:
     batch, shifted = pieces.problem.batch, shifted_variables(pieces.problem)
     return {
         "format": "verifair-export/2",
-        "network_sha256": query.network.source_sha256,
+        "network_sha256": query.model.source_sha256,
         "schema_sha256": query.schema.sha256,
         "models": {name: hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest() for name, model in models.items()},
         "protected": list(query.protected),

@@ -8,17 +8,17 @@ from encoders.network import Model
 from verifair.models.read import read
 
 
-class NetworkField:
-    """The field `network` of a dataclass, without a default: what it is set to is read."""
+class ModelField:
+    """The field `model` of a dataclass, without a default: what it is set to is read."""
 
     def __get__(self, instance: object, owner: type) -> Model:
         if instance is None:
-            raise AttributeError("network")  # dataclasses take a class attribute as the default
-        network: Model = instance.__dict__["network"]
-        return network
+            raise AttributeError("model")  # dataclasses take a class attribute as the default
+        model: Model = instance.__dict__["model"]
+        return model
 
     def __set__(self, instance: object, value: Any) -> None:
-        instance.__dict__["network"] = read(value)
+        instance.__dict__["model"] = read(value)
 
 
-NETWORK = NetworkField()
+MODEL = ModelField()

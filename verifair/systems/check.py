@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Envelope | str | Path, *, network: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
+    file: Envelope | str | Path, *, model: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
     spread: Spread = starmap,
 ) -> CheckReport:
     """Check the proofs in a certificate or a store again (`verifair.checker.check.check`).
 
-    file: a certificate, or the path of a file.   network: anything that `verifair.read` takes.   schema: that of the proofs.
+    file: a certificate, or the path of a file.   model: anything that `verifair.read` takes.   schema: that of the proofs.
     partial: accept a file that leaves something undecided.   progress: called with (done, total).
     spread: runs the checks: by default this process; `verifair.engine.parallel.spread(jobs)` uses processes or a cluster's workers.
     Returns: a report; `accepted`: every question is answered and proved again (with `partial`: every answer is).
     Sound? Yes: accepted statements are true of the model that is read.   Complete? No.
     """
-    return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress, spread=spread)
+    return checker.check(file, model=read(model), schema=schema, partial=partial, progress=progress, spread=spread)

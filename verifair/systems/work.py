@@ -166,7 +166,7 @@ class Work:
         path, missing = self.folder / name, None
         outcome: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
         try:
-            report = check(path, network=network, schema=schema, progress=self.stopping(f"re-checking {name}"))
+            report = check(path, model=network, schema=schema, progress=self.stopping(f"re-checking {name}"))
             outcome = "rejected" if report.rejections else "accepted" if report.accepted else "accepted in part"
             missing = report.missing
         except OutOfTime:

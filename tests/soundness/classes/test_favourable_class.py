@@ -44,7 +44,7 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
     frame = pd.DataFrame(ROWS.astype(int), columns=["a", "b", "sex"]).assign(y=np.where(expected, "yes", "no"))
     frame["sex"] = np.where(frame["sex"] == 1, "M", "F")
     assert np.array_equal(positive(network, described, ROWS), expected)
-    assert np.array_equal(NetworkDecider(network=network, schema=described).decide(frame), expected)
+    assert np.array_equal(NetworkDecider(model=network, schema=described).decide(frame), expected)
     told = re_evaluated(network, described, ROWS)
     assert np.array_equal(told["positive"], expected)
     assert np.array_equal(told["float32"].astype(bool), expected)  # onnxruntime decides ties so too
@@ -60,9 +60,9 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
         assert status == ("proved" if favourable(network, near, good).all() else "violated"), row
     assert found.table["float32_agrees"].isin([True, None]).all()
     if found.certificate is not None:
-        assert vf.check(found.certificate, network=network, schema=described).accepted
+        assert vf.check(found.certificate, model=network, schema=described).accepted
         other = schema(network, 1 - good)
-        assert not vf.check(found.certificate, network=network, schema=other).accepted
+        assert not vf.check(found.certificate, model=network, schema=other).accepted
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -71,7 +71,7 @@ def test_flips_are_the_same_whichever_class_is_favourable(outputs: int) -> None:
     for seed in draws(8):
         network = made(seed, outputs)
         one, zero = (
-            vf.verify(vf.IndividualFairness(network=network, schema=schema(network, good), protected=["sex"])) for good in (1, 0)
+            vf.verify(vf.IndividualFairness(model=network, schema=schema(network, good), protected=["sex"])) for good in (1, 0)
         )
         half = len(ROWS) // 2
         flips = favourable(network, ROWS[0::2], 1) != favourable(network, ROWS[1::2], 1)

@@ -74,17 +74,17 @@ def test_flips_of_every_outcome_are_those_of_brute_force(rule: str) -> None:
     for seed in range(6):
         network, described = made(seed, outputs), schema_of(*FEATURES, positive=rule)
         expected = np.array([favourable(row) for row in outputs_of(network, ROWS)])
-        query = vf.IndividualFairness(network=network, schema=described, protected=["sex"])
-        assert np.array_equal(decisions(query.network, ROWS) == described.good, expected)
+        query = vf.IndividualFairness(model=network, schema=described, protected=["sex"])
+        assert np.array_equal(decisions(query.model, ROWS) == described.good, expected)
         found = vf.verify(query)
         flips = (expected[0::2] != expected[1::2]).any()
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED), (seed, found)
         seen.add(found.status)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=network, schema=described).accepted
+            assert vf.check(found.certificate, model=network, schema=described).accepted
             other = schema_of(*FEATURES, positive="class = 0" if outputs > 1 and rule != "class = 0" else "value > 7")
             if outputs == 1 or rule != "class = 0":
-                assert not vf.check(found.certificate, network=network, schema=other).accepted
+                assert not vf.check(found.certificate, model=network, schema=other).accepted
         else:
             assert found.witness is not None
             assert found.witness.float32_agrees  # onnxruntime's numbers are decided by the same rule
@@ -99,7 +99,7 @@ def test_thresholds_of_tree_ensembles_are_exact(rule: str, tmp_path: Path) -> No
         model = trees(seed, tmp_path / f"{seed}.onnx")
         described = schema_of(*FEATURES, positive=rule)
         expected = np.array([favourable(row) for row in outputs_of(model, ROWS)])
-        found = vf.verify(vf.IndividualFairness(network=model, schema=described, protected=["sex"]))
+        found = vf.verify(vf.IndividualFairness(model=model, schema=described, protected=["sex"]))
         flips = (expected[0::2] != expected[1::2]).any()
         if found.status is vf.Status.UNKNOWN:  # sums of float64 numbers cannot tell a tie from what is near it
             assert any(row[0] == int(rule[-1]) for row in outputs_of(model, ROWS))
@@ -107,12 +107,12 @@ def test_thresholds_of_tree_ensembles_are_exact(rule: str, tmp_path: Path) -> No
         decided += 1
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=described).accepted
+            assert vf.check(found.certificate, model=model, schema=described).accepted
         values = np.array(outputs_of(model, ROWS), dtype=float)[:, 0]
-        gap = maximise(vf.ProbabilityGap(network=model, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
+        gap = maximise(vf.ProbabilityGap(model=model, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
         assert gap.lower - 1e-9 <= np.abs(values[0::2] - values[1::2]).max() <= gap.upper + 1e-9
         assert gap.certificate is not None
-        assert vf.check(gap.certificate, network=model, schema=described).accepted
+        assert vf.check(gap.certificate, model=model, schema=described).accepted
     assert decided >= 11
 
 
@@ -124,14 +124,14 @@ def test_probabilities_of_several_classes_are_enclosed(rule: str) -> None:
         probability = softmax(np.array(outputs_of(network, ROWS), dtype=float), axis=1)[:, favoured].sum(axis=1)
         true = float(np.abs(probability[0::2] - probability[1::2]).max())
         for epsilon, status in ((true - 1e-3, vf.Status.VIOLATED), (true + 1e-3, vf.Status.PROVED)):
-            found = vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["sex"], epsilon=epsilon))
+            found = vf.verify(vf.IndividualFairness(model=network, schema=described, protected=["sex"], epsilon=epsilon))
             assert found.status is status
-        gap = maximise(vf.ProbabilityGap(network=network, schema=described, protected=["sex"]), tolerance=1e-3)
+        gap = maximise(vf.ProbabilityGap(model=network, schema=described, protected=["sex"]), tolerance=1e-3)
         assert gap.reason is None
         assert gap.lower <= true + 1e-12
         assert true - 1e-12 <= gap.upper <= gap.lower + 1.0001e-3
         assert gap.certificate is not None
-        assert vf.check(gap.certificate, network=network, schema=described).accepted
+        assert vf.check(gap.certificate, model=network, schema=described).accepted
         assert gap.witness is not None
         assert gap.witness.probabilities is not None
         assert abs(gap.witness.probabilities[0] - gap.witness.probabilities[1]) == pytest.approx(gap.lower, abs=1e-9)
@@ -160,12 +160,12 @@ def test_float32_certificates_of_thresholds_keep_a_distance() -> None:
     near = schema_of(*FEATURES, positive=f"value > {exactly + 1e-9!r}")
     far = schema_of(*FEATURES, positive="value > 0.9")
     for described, status in ((near, vf.Status.UNKNOWN), (far, vf.Status.PROVED)):
-        query = vf.IndividualFairness(network=network, schema=described, protected=["sex"], box={"a": 3}, arithmetic="float32")
+        query = vf.IndividualFairness(model=network, schema=described, protected=["sex"], box={"a": 3}, arithmetic="float32")
         found = vf.verify(query)
         assert found.status is status
         if found.certificate is not None:
             assert found.float32
-            assert vf.check(found.certificate, network=network, schema=described).accepted
+            assert vf.check(found.certificate, model=network, schema=described).accepted
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
@@ -177,27 +177,27 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         ("class = high", three, "the model does not name its classes"),
     ):
         with pytest.raises(SchemaError, match=said):
-            vf.IndividualFairness(network=network, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
+            vf.IndividualFairness(model=network, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
     valued = schema_of(*FEATURES, positive="value >= 2")
     with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
-        vf.ProbabilityGap(network=one, schema=valued, protected=["sex"])
+        vf.ProbabilityGap(model=one, schema=valued, protected=["sex"])
     with pytest.raises(QueryError, match="expected how far a value may move, a number above 0"):
-        vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=float("inf"))
+        vf.IndividualFairness(model=one, schema=valued, protected=["sex"], epsilon=float("inf"))
     several = trees(0, tmp_path / "several.onnx", scores=3)
     with pytest.raises(QueryError, match="of whose log-odds no gap is bounded; drop --logit, or ask with scale"):
-        vf.ProbabilityGap(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], scale="logit")
+        vf.ProbabilityGap(model=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], scale="logit")
 
 
 def test_the_gap_of_values_is_that_of_the_model() -> None:
     network, described = made(3, 1), schema_of(*FEATURES, positive="value >= 2")
     values = np.array(outputs_of(network, ROWS), dtype=float)[:, 0]
-    gap = maximise(vf.ProbabilityGap(network=network, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
+    gap = maximise(vf.ProbabilityGap(model=network, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
     assert gap.lower <= np.abs(values[0::2] - values[1::2]).max() <= gap.upper
     assert gap.witness is not None
     assert gap.witness.values is not None
     assert abs(gap.witness.values[0] - gap.witness.values[1]) == pytest.approx(gap.lower, abs=1e-6)
     assert gap.certificate is not None
-    assert vf.check(gap.certificate, network=network, schema=described).accepted
+    assert vf.check(gap.certificate, model=network, schema=described).accepted
 
 
 @pytest.mark.parametrize("outputs", [3, 4])
@@ -206,7 +206,7 @@ def test_flips_between_any_two_classes_are_those_of_brute_force(outputs: int) ->
     for seed in range(10):
         network, described = made(seed, outputs), schema_of(*FEATURES, positive="class = 1")
         classes = np.array([largest(row) for row in outputs_of(network, ROWS)])
-        found = vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes="any"))
+        found = vf.verify(vf.IndividualFairness(model=network, schema=described, protected=["sex"], classes="any"))
         flips = (classes[0::2] != classes[1::2]).any()
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
         seen.add(found.status)
@@ -215,12 +215,12 @@ def test_flips_between_any_two_classes_are_those_of_brute_force(outputs: int) ->
             assert found.witness.float32_agrees
         else:
             assert found.certificate is not None
-            assert vf.check(found.certificate, network=network, schema=described).accepted
+            assert vf.check(found.certificate, model=network, schema=described).accepted
             assert len(found.certificate.proofs) == 4 * (outputs - 1) // 2
             fewer = replace(found.certificate, proofs=found.certificate.proofs[:-1])
-            assert "cannot cover" in str(vf.check(fewer, network=network, schema=described).rejections)
+            assert "cannot cover" in str(vf.check(fewer, model=network, schema=described).rejections)
             narrower = replace(found.certificate.query, classes="favourable")
-            assert not vf.check(replace(found.certificate, query=narrower), network=network, schema=described).accepted
+            assert not vf.check(replace(found.certificate, query=narrower), model=network, schema=described).accepted
     assert len(seen) == 2
 
 
@@ -234,7 +234,7 @@ def test_float32_agrees_where_it_decides_the_two_otherwise_at_another_threshold(
     network = vf.read(onnx_model([(w.astype(np.float32), b.astype(np.float32)) for w, b in layers], {}))
     described = schema_of(integer("one", 0, 1), categorical("sex", "f", "m"), positive="class = 1")
     found = vf.verify(vf.IndividualFairness(
-        network=network, schema=described, protected=["sex"], classes="any", box={"one": 1},
+        model=network, schema=described, protected=["sex"], classes="any", box={"one": 1},
     ))  # fmt: skip
     assert found.witness is not None
     assert found.witness.decisions in (("class 0", "class 2"), ("class 2", "class 0"))
@@ -243,13 +243,13 @@ def test_float32_agrees_where_it_decides_the_two_otherwise_at_another_threshold(
 
 def test_what_any_two_classes_cannot_be_asked() -> None:
     network, described = made(0, 3), schema_of(*FEATURES, positive="class = 1")
-    query = vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes="any")
+    query = vf.IndividualFairness(model=network, schema=described, protected=["sex"], classes="any")
     for ask in (lambda: vf.counterexamples(query, 3), lambda: vf.certify_share(query)):
         with pytest.raises(QueryError, match=r"classes = 'any': .* is about favourable decisions"):
             ask()
     with pytest.raises(QueryError, match="drop epsilon, or signs"):
-        vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes="any", epsilon=0.1)
-    two = vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], classes="any")
+        vf.IndividualFairness(model=network, schema=described, protected=["sex"], classes="any", epsilon=0.1)
+    two = vf.IndividualFairness(model=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], classes="any")
     assert two.thresholds == [(1, 0)]  # of two classes it is the same question
 
 
@@ -258,7 +258,7 @@ def test_classes_that_a_model_only_numbers_may_be_named() -> None:
     for names, fits in ((["low", "middle", "high"], True), (["low", "high"], False)):
         described = schema_of(*FEATURES, positive="class >= 1", classes=names)
         if fits:
-            query = vf.IndividualFairness(network=network, schema=described, protected=["sex"])
+            query = vf.IndividualFairness(model=network, schema=described, protected=["sex"])
             assert query.schema.classes == tuple(names)
         else:
             with pytest.raises(SchemaError, match="classes names 2, the model has 3"):
@@ -299,7 +299,7 @@ def test_a_model_of_one_output_has_no_more_than_two_classes(rule: str) -> None:
     for seed in range(10):
         network, described = made(seed, 1), schema_of(*FEATURES, positive=rule)
         one, any_two = (
-            vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes=classes))
+            vf.verify(vf.IndividualFairness(model=network, schema=described, protected=["sex"], classes=classes))
             for classes in ("favourable", "any")
         )
         assert any_two.status is one.status
@@ -310,13 +310,13 @@ def test_a_model_of_one_output_has_no_more_than_two_classes(rule: str) -> None:
 
 
 def test_a_proof_names_its_epsilon_with_all_digits() -> None:
-    query = vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], epsilon=0.2500003)
+    query = vf.IndividualFairness(model=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], epsilon=0.2500003)
     assert holds(query).endswith("by more than 0.2500003 with sex")
 
 
 def test_one_protected_name_alone_is_no_list() -> None:
     with pytest.raises(QueryError, match=r"protected = 'sex': expected a list of names, \['sex'\]"):
-        vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected="sex")
+        vf.IndividualFairness(model=made(0, 1), schema=schema_of(*FEATURES), protected="sex")
 
 
 @pytest.mark.filterwarnings("error")
@@ -328,6 +328,6 @@ def test_a_logit_beyond_float32_is_infinite_for_the_runtime() -> None:
     layers = [(first, np.array([0.0, 1.0, 1.0])), (np.array([[2.0, 1.0, -1.0]]), np.array([-0.5 * tiny]))]
     network = vf.read(onnx_model([(w.astype(np.float32), b.astype(np.float32)) for w, b in layers], {}))
     described = schema_of(integer("one", 0, 1), integer("p", 0, 1, scale={"offset": 0.0, "scale": 1e-4}))
-    found = vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["p"], box={"one": 1}))
+    found = vf.verify(vf.IndividualFairness(model=network, schema=described, protected=["p"], box={"one": 1}))
     assert found.witness is not None
     assert found.witness.float32_agrees is False

@@ -60,13 +60,13 @@ def test_the_largest_k_is_that_of_brute_force(rule: str, buckets: int) -> None:
             network = made(seed, 3)
             found = [bucket_of(row, rule, buckets) for row in outputs_of(network, ROWS)]
             truth = max(len({found[n] for n in one}) for one in people(ROWS, protected))
-            asked = vf.KDiscrimination(network=network, schema=described, protected=described.protected_names, buckets=buckets)
+            asked = vf.KDiscrimination(model=network, schema=described, protected=described.protected_names, buckets=buckets)
             verdict = vf.verify(asked, budget=vf.Budget(seconds=20))
             assert verdict.lower == truth == verdict.upper, (seed, protected)
             assert verdict.float32_agrees in (True, None)
-            assert vf.check(verdict.certificate, network=network, schema=described).accepted
+            assert vf.check(verdict.certificate, model=network, schema=described).accepted
             forged = replace(verdict.certificate, upper=truth - 1)
-            assert not vf.check(forged, network=network, schema=described).accepted
+            assert not vf.check(forged, model=network, schema=described).accepted
             seen.add(truth)
     assert len(seen) > 1
 
@@ -80,12 +80,12 @@ def test_the_largest_k_of_smooth_networks_is_that_of_brute_force(rule: str, buck
         with precision(BITS):
             found = [bucket_of([middle(f) for f in logits(network, row)], rule, buckets) for row in described.encode(ROWS)]
         truth = max(len({found[n] for n in one}) for one in people(ROWS, [1, 2]))
-        asked = vf.KDiscrimination(network=network, schema=described, protected=["b", "sex"], buckets=buckets)
+        asked = vf.KDiscrimination(model=network, schema=described, protected=["b", "sex"], buckets=buckets)
         verdict = vf.verify(asked, budget=vf.Budget(seconds=20))
         assert verdict.lower == truth == verdict.upper, seed
-        assert vf.check(verdict.certificate, network=network, schema=described).accepted
+        assert vf.check(verdict.certificate, model=network, schema=described).accepted
         forged = replace(verdict.certificate, upper=truth - 1)
-        assert not vf.check(forged, network=network, schema=described).accepted
+        assert not vf.check(forged, model=network, schema=described).accepted
         seen.add(truth)
     assert len(seen) > 1 or buckets == 2
 
@@ -105,14 +105,14 @@ def test_two_buckets_of_a_threshold_are_the_decisions(rule: str) -> None:
         logits = [row[0] for row in outputs_of(network, ROWS)]
         favoured = [described.outcome.reached(np.array(value)) for value in logits]
         truth = max(len({bool(favoured[n]) for n in one}) for one in people(ROWS, [2]))
-        asked = vf.KDiscrimination(network=network, schema=described, protected=["sex"], buckets=2)
+        asked = vf.KDiscrimination(model=network, schema=described, protected=["sex"], buckets=2)
         verdict = vf.verify(asked)
         assert verdict.lower == truth == verdict.upper
-        report = vf.check(verdict.certificate, network=network, schema=described)
+        report = vf.check(verdict.certificate, model=network, schema=described)
         assert report.accepted
         assert described.outcome.plain or f"(favourable means {rule})" in report.statement
         forged = replace(verdict.certificate, upper=truth - 1)
-        assert not vf.check(forged, network=network, schema=described).accepted
+        assert not vf.check(forged, model=network, schema=described).accepted
         seen.add(truth)
     assert seen == {1, 2}
 
@@ -122,19 +122,19 @@ def test_a_proof_about_one_class_or_about_decisions_is_none_about_another() -> N
     for seed in range(40):
         network = made(seed, 3)
         kept, other = (schema_of(*FEATURES, positive=f"class = {k}") for k in (2, 1))
-        one = vf.verify(vf.KDiscrimination(network=network, schema=kept, protected=["sex"], buckets=2))
-        two = vf.verify(vf.KDiscrimination(network=network, schema=other, protected=["sex"], buckets=2))
-        many = vf.verify(vf.KDiscrimination(network=network, schema=kept, protected=["sex"], buckets=20))
+        one = vf.verify(vf.KDiscrimination(model=network, schema=kept, protected=["sex"], buckets=2))
+        two = vf.verify(vf.KDiscrimination(model=network, schema=other, protected=["sex"], buckets=2))
+        many = vf.verify(vf.KDiscrimination(model=network, schema=kept, protected=["sex"], buckets=20))
         if (one.upper, two.lower, many.lower) == (1, 2, 2):
             break
     else:
         raise AssertionError("no such network")
     moved = replace(one.certificate, schema_sha256=other.sha256)
-    assert not vf.check(moved, network=network, schema=other).accepted
+    assert not vf.check(moved, model=network, schema=other).accepted
     finer = replace(one.certificate, query=replace(one.certificate.query, buckets=20))
-    assert not vf.check(finer, network=network, schema=kept).accepted
-    assert "favourable means class = 2" in vf.check(one.certificate, network=network, schema=kept).statement
-    assert "the probability that class = 2" in vf.check(many.certificate, network=network, schema=kept).statement
+    assert not vf.check(finer, model=network, schema=kept).accepted
+    assert "favourable means class = 2" in vf.check(one.certificate, model=network, schema=kept).statement
+    assert "the probability that class = 2" in vf.check(many.certificate, model=network, schema=kept).statement
 
 
 def test_borders_are_met_exactly() -> None:
@@ -158,5 +158,5 @@ def test_a_guardrail_is_scored_by_the_classes_that_the_model_decides() -> None:
     decided = np.array([largest(row) for row in outputs_of(network, ROWS)])
     labels = np.where(np.arange(len(ROWS)) % 3 == 0, (decided + 1) % 3, decided)
     for buckets in (2, 20):
-        asked = vf.KDiscrimination(network=network, schema=described, protected=["sex"], buckets=buckets)
-        assert score(asked.network, described, (), ROWS, labels) == (pytest.approx(2 / 3), 0.0)
+        asked = vf.KDiscrimination(model=network, schema=described, protected=["sex"], buckets=buckets)
+        assert score(asked.model, described, (), ROWS, labels) == (pytest.approx(2 / 3), 0.0)

@@ -42,13 +42,13 @@ def test_flips_are_those_of_all_pairs(rule: str, tmp_path: Path) -> None:
         inside = np.array([(row[0] >= seed % 3 and row[1] == seed % 2) if box else True for row in ROWS])
         expected = np.array([favourable(row) for row in outputs_of(model, ROWS[inside])])
         query = vf.IndividualFairness(
-            network=model, schema=described, protected=["sex"], box=box, classes="any" if rule == "any" else "favourable"
+            model=model, schema=described, protected=["sex"], box=box, classes="any" if rule == "any" else "favourable"
         )
         found = vf.verify(query)
         assert found.status is (vf.Status.VIOLATED if flips(expected) else vf.Status.PROVED), (seed, found)
         seen.append(found.status)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=described).accepted
+            assert vf.check(found.certificate, model=model, schema=described).accepted
     assert len(set(seen)) == 2, seen
 
 
@@ -88,7 +88,7 @@ def test_flips_over_reals_are_those_of_all_cells(classes: int, tmp_path: Path) -
         described = schema_of(*REALS, positive="class in [0, 2]" if seed % 2 else "class = 1")
         scores = outputs_of(model, described.encode(rows))
         for asked in ("favourable", "any"):
-            query = vf.IndividualFairness(network=model, schema=described, protected=["sex"], classes=asked)
+            query = vf.IndividualFairness(model=model, schema=described, protected=["sex"], classes=asked)
             expected = np.array([largest(row) for row in scores])
             if asked == "favourable":
                 expected = np.isin(expected, (0, 2)) if seed % 2 else expected == 1
@@ -96,12 +96,12 @@ def test_flips_over_reals_are_those_of_all_cells(classes: int, tmp_path: Path) -
             assert found.status is (vf.Status.VIOLATED if flips(expected) else vf.Status.PROVED), (seed, asked, found)
             seen.add((asked, found.status))
             if found.certificate is not None:
-                assert vf.check(found.certificate, network=model, schema=described).accepted
+                assert vf.check(found.certificate, model=model, schema=described).accepted
     assert len(seen) == 4
 
 
 def proved(model: Model, described: vf.Schema, **more: Any) -> Certificate | None:
-    return vf.verify(vf.IndividualFairness(network=model, schema=described, protected=["sex"], **more)).certificate
+    return vf.verify(vf.IndividualFairness(model=model, schema=described, protected=["sex"], **more)).certificate
 
 
 def test_forged_certificates_are_rejected(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_forged_certificates_are_rejected(tmp_path: Path) -> None:
     assert len(fair) > 3
     for model, certificate in fair:
         def accepted(forged: Certificate, network: Model = model, schema: vf.Schema = described) -> bool:
-            return vf.check(forged, network=network, schema=schema).accepted
+            return vf.check(forged, model=network, schema=schema).accepted
 
         assert accepted(certificate)
         for wrong in unfair[:4]:
@@ -141,7 +141,7 @@ def test_forged_certificates_are_rejected(tmp_path: Path) -> None:
 
 def test_what_is_not_proved_of_them_says_so(tmp_path: Path) -> None:
     model, described = trees(0, tmp_path / "trees.onnx", scores=3), schema_of(*FEATURES, positive="class = 2")
-    about = {"network": model, "schema": described, "protected": ["sex"]}
+    about = {"model": model, "schema": described, "protected": ["sex"]}
     with pytest.raises(QueryError, match="no error is specified of the softmax of several classes in float32"):
         vf.IndividualFairness(**about, arithmetic="float32", epsilon=0.1)
     for method in ("milp", "smt", "lp"):
@@ -153,7 +153,7 @@ def test_parts_and_lists_are_those_of_all_pairs(tmp_path: Path) -> None:
     described, refuted = schema_of(*FEATURES, positive="class = 2"), 0
     for seed in draws(10):
         model = trees(seed, tmp_path / f"{seed}.onnx", scores=3)
-        query = vf.IndividualFairness(network=model, schema=described, protected=["sex"])
+        query = vf.IndividualFairness(model=model, schema=described, protected=["sex"])
         decided = np.array([largest(row) == 2 for row in outputs_of(model, ROWS)])
         apart = ROWS[0::2][decided[0::2] != decided[1::2]][:, :2]
         store = tmp_path / f"{seed}.sqlite"
@@ -161,7 +161,7 @@ def test_parts_and_lists_are_those_of_all_pairs(tmp_path: Path) -> None:
             extent = kept.extent
         blocks = {(a // 2, b // 2) for a, b in apart.astype(int).tolist()}
         assert (extent.refuted, extent.proved) == (len(blocks), 4 - len(blocks)), seed
-        assert vf.check(store, network=model, schema=described).accepted
+        assert vf.check(store, model=model, schema=described).accepted
         listed = vf.counterexamples(query, 20)
         assert listed.complete
         assert {(one.x["a"], one.x["b"]) for one in listed.found} >= {tuple(row) for row in apart.tolist()}

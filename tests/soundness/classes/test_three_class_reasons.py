@@ -79,7 +79,7 @@ def test_certified_pairs_are_alike_in_all_of_both_neighbourhoods(rule: str) -> N
         proved += int(found.certified.sum())
         left += int((measured.regime == "A").sum() - found.certified.sum())
         if found.certified.any():
-            assert vf.check(found.certificate, network=network, schema=schema, partial=True).accepted
+            assert vf.check(found.certificate, model=network, schema=schema, partial=True).accepted
             assert_forgeries_are_rejected(found.certificate, network, schema)
     assert proved > 10
     assert left > 10
@@ -89,4 +89,4 @@ def assert_forgeries_are_rejected(certificate: ConsistencyCertificate, network: 
     """The same trees for a smaller threshold, or for more units around everybody."""
     for query in (replace(certificate.query, threshold=1e-3), replace(certificate.query, delta=9.0)):
         forged = replace(certificate, query=query)
-        assert not vf.check(forged, network=network, schema=schema, partial=True).accepted
+        assert not vf.check(forged, model=network, schema=schema, partial=True).accepted

@@ -73,7 +73,7 @@ def test_certified_counterfactuals_are_those_of_every_coefficient(kind: str, rul
     for seed in range(2 if error and kind == "network" else 6):
         network = made(seed) if kind == "network" else grown(seed, tmp_path / "trees.onnx")
         found = certify_counterfactuals(
-            causal_model=causal, network=network, schema=schema, frame=frame, do={"sex": "m"},
+            causal_model=causal, model=network, schema=schema, frame=frame, do={"sex": "m"},
             errors={"income": {"sex = m": error}, "years": {"income": 0.0}},
         )  # fmt: skip
         low, high = (np.asarray(ends)[np.argmax(found.high - found.low)] for ends in (found.low, found.high))
@@ -88,9 +88,9 @@ def test_certified_counterfactuals_are_those_of_every_coefficient(kind: str, rul
                 assert found.status[at] == ("stays" if others == {own} else "flips")
         seen |= set(found.status.tolist())
         assert found.certificate is not None
-        report = vf.check(found.certificate, network=network, schema=schema)
+        report = vf.check(found.certificate, model=network, schema=schema)
         assert not report.rejections
         assert report.accepted == ("unknown" not in found.status)  # ties all over the box stay open
         other = next(one for one in RULES if one != rule)
-        assert vf.check(found.certificate, network=network, schema=schema_of(*FEATURES, positive=other)).rejections
+        assert vf.check(found.certificate, model=network, schema=schema_of(*FEATURES, positive=other)).rejections
     assert seen >= ({"stays", "flips"} if not error else {"stays", "depends"})

@@ -106,7 +106,7 @@ def runtime_flips(path: Path, probability: bool = False) -> Booleans:
 
 
 def question(network: Network, described: vf.Schema, signs: Signs) -> IndividualFairness:
-    return IndividualFairness(network=network, schema=described, protected=["sex"], signs=signs)
+    return IndividualFairness(model=network, schema=described, protected=["sex"], signs=signs)
 
 
 def at(verdict: vf.Verdict) -> int:
@@ -123,7 +123,7 @@ def assert_right(verdict: vf.Verdict, network: Network, described: vf.Schema, si
         case Status.PROVED:
             assert not truth.any()
             if method in ("auto", "bnb"):
-                report = check(verdict.certificate, network=network, schema=described)  # type: ignore[arg-type]
+                report = check(verdict.certificate, model=network, schema=described)  # type: ignore[arg-type]
                 assert report.accepted, report.rejections
         case Status.VIOLATED:
             assert truth[at(verdict)]
@@ -161,14 +161,14 @@ def statuses(path: Path) -> list[int]:
 def assert_parts_right(query: IndividualFairness, path: Path) -> None:
     """A part of a store is refuted exactly where a row in it flips."""
     certify_partition(query, size=3, store=path, budget=BUDGET)
-    report = check(path, network=query.network, schema=query.schema)
+    report = check(path, model=query.model, schema=query.schema)
     assert report.accepted, report.rejections
     assert statuses(path) == expected_parts(query)
 
 
 def expected_parts(query: IndividualFairness) -> list[int]:
     """x is cut into 0-2, 3-5, 6-8, 9-10, y into -2..0 and 1..2."""
-    rows, truth = every_row(), flips(query.network, query.signs)
+    rows, truth = every_row(), flips(query.model, query.signs)
     part = (rows[:, 1] // 3) * 2 + (rows[:, 2] > 0)
     return [VIOLATED if truth[part == k].any() else PROVED for k in range(8)]
 
@@ -191,10 +191,10 @@ def test_two_buckets_are_the_two_decisions(name: str, tmp_path: Path) -> None:
 
 def most_buckets(network: Network, described: vf.Schema, box: dict[str, tuple[int, int]]) -> int:
     """k over a box, with its certificate accepted."""
-    asked = KDiscrimination(network=network, schema=described, protected=["sex"], buckets=2, box=box)
+    asked = KDiscrimination(model=network, schema=described, protected=["sex"], buckets=2, box=box)
     found = kmax(asked, budget=BUDGET)
     assert found.lower == found.upper
-    report = check(found.certificate, network=network, schema=described)
+    report = check(found.certificate, model=network, schema=described)
     assert report.accepted, report.rejections
     return found.upper
 
@@ -277,7 +277,7 @@ def _relabelled(network: Network, described: vf.Schema, tmp_path: Path) -> set[t
         forged = replace(verdict.certificate, query=replace(verdict.certificate.query, signs=other))
         forged.save(tmp_path / "forged.json")
         true = not flips(network, other).any()
-        report = check(Certificate.load(tmp_path / "forged.json"), network=network, schema=described)
+        report = check(Certificate.load(tmp_path / "forged.json"), model=network, schema=described)
         assert report.accepted <= true
         if signs == "strict":  # what holds by the deployed rule holds by strict signs, and the same leaves show it
             assert report.accepted == true
@@ -294,7 +294,7 @@ def test_a_store_by_strict_signs_does_not_pass_for_the_deployed_rule(name: str, 
         with closing(sqlite3.connect(path)) as connection, connection:
             (about,) = connection.execute("SELECT value FROM about").fetchone()
             connection.execute("UPDATE about SET value = ?", (json.dumps(json.loads(about) | {"signs": other}),))
-        report = check(path, network=network, schema=described)
+        report = check(path, model=network, schema=described)
         found = statuses(path)
         wrong = {k for k, (one, true) in enumerate(zip(found, expected_parts(question(network, described, other)), strict=True))
                  if one not in (UNKNOWN, true)}

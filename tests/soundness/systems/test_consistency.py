@@ -336,7 +336,7 @@ def test_a_row_at_the_rim_counts_though_float32_moved_the_person() -> None:
     assert not found.certified[:2].any()
     sure, network = certified_at(0.08, at + 1e-6)
     assert sure.certified[:2].all()
-    assert not check(sure.certificate, network=network, schema=RIM).rejections
+    assert not check(sure.certificate, model=network, schema=RIM).rejections
 
 
 @pytest.mark.parametrize("seed", draws(20))

@@ -86,7 +86,7 @@ def test_everybody_is_found_and_nobody_twice(style: str) -> None:
         assert not found.apart
         assert (found.certificate is not None) == (not expected)
         if found.certificate is not None:
-            report = vf.check(found.certificate, network=case.query.network, schema=case.schema)
+            report = vf.check(found.certificate, model=case.query.model, schema=case.schema)
             assert report.accepted or found.certificate.trust is vf.Trust.CLAIMED
 
 
@@ -132,7 +132,7 @@ def one_feature(*shared_feature: dict[str, object]) -> vf.Schema:
 def test_real_people_are_apart_and_so_it_is_said() -> None:
     """logit = income + sex - 1.5 on 0 .. 2: 0.5 < income < 1.5 is decided otherwise."""
     schema = one_feature(real("income", 0.0, 2.0, scale="none"))
-    query = vf.IndividualFairness(network=network_of(([[1.0, 1.0]], [-1.5])), schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network_of(([[1.0, 1.0]], [-1.5])), schema=schema, protected=["sex"])
     some = counterexamples(query, 50, budget=vf.Budget(seconds=60))
     incomes = np.sort([float(one.x["income"]) for one in some.found])
     assert len(incomes) == 50
@@ -149,16 +149,16 @@ def test_real_people_are_apart_and_so_it_is_said() -> None:
 def test_a_network_that_ignores_the_protected_feature_has_nobody_and_a_certificate() -> None:
     schema = one_feature(integer("age", 0, 9))
     network = network_of(([[0.0, 1.0]], [-4.5]))
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = counterexamples(query, 5)
     assert (found.found, found.complete, found.reason, found.first_seconds) == ((), True, None, None)
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=network, schema=schema).accepted
+    assert vf.check(found.certificate, model=network, schema=schema).accepted
 
 
 def test_time_and_ctrl_c_keep_who_is_found_and_claim_nothing() -> None:
     schema = one_feature(integer("age", 0, 999_999), integer("hours", 0, 999_999))
-    query = vf.IndividualFairness(network=network_of(([[1.0, 0.0, 0.0]], [-0.5])), schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network_of(([[1.0, 0.0, 0.0]], [-0.5])), schema=schema, protected=["sex"])
     late = counterexamples(query, 10**6, budget=vf.Budget(seconds=1.0))
     assert late.found
     assert (late.complete, late.reason) == (False, vf.Reason.TIME)
@@ -175,7 +175,7 @@ def test_time_and_ctrl_c_keep_who_is_found_and_claim_nothing() -> None:
 def test_exactly_as_many_as_there_are() -> None:
     """logit = age + sex - 3.5 on 0 .. 9: age 3 alone flips."""
     schema = one_feature(integer("age", 0, 9))
-    query = vf.IndividualFairness(network=network_of(([[1.0, 1.0]], [-3.5])), schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network_of(([[1.0, 1.0]], [-3.5])), schema=schema, protected=["sex"])
     for count in (1, 2, 100):
         found = counterexamples(query, count)
         assert [one.x["age"] for one in found.found] == [3]
@@ -185,10 +185,10 @@ def test_exactly_as_many_as_there_are() -> None:
 
 def test_what_cannot_be_counted_is_refused() -> None:
     schema = one_feature(integer("age", 0, 9))
-    query = vf.IndividualFairness(network=network_of(([[1.0, 1.0]], [-3.5])), schema=schema, protected=["sex"], relax={"age": 1})
+    query = vf.IndividualFairness(model=network_of(([[1.0, 1.0]], [-3.5])), schema=schema, protected=["sex"], relax={"age": 1})
     with pytest.raises(QueryError, match="relaxed features"):
         counterexamples(query, 3)
-    plain = vf.IndividualFairness(network=query.network, schema=schema, protected=["sex"])
+    plain = vf.IndividualFairness(model=query.model, schema=schema, protected=["sex"])
     for options, said in (({"method": "magic"}, "unknown"), ({"solver": "cplex"}, "no solver is called"),
                           ({"method": "bnb", "solver": "highs"}, "bnb asks no solver")):
         with pytest.raises((QueryError, BackendError), match=said):

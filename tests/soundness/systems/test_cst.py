@@ -184,7 +184,7 @@ def test_what_is_certified_holds_for_all_coefficients_that_are_tried(seed: int) 
                 assert found.status[k] == UNKNOWN
                 assert found.reason[k]
     if found.certificate is not None:
-        report = vf.check(found.certificate, network=case.network, schema=case.schema)
+        report = vf.check(found.certificate, model=case.network, schema=case.schema)
         assert not report.rejections, report.rejections[:3]
         assert report.accepted == (UNKNOWN not in found.status.tolist())
         assert {STAYS, FLIPS} & set(found.status.tolist())
@@ -216,7 +216,7 @@ def test_a_tie_of_a_smooth_network_is_unknown() -> None:
     assert found.factual.tolist() == [-1, 1, 0]
     assert found.status.tolist() == [UNKNOWN, STAYS, UNKNOWN]   # b becomes 1, 1.5 and 0
     assert found.reason.tolist() == ["tie", "", "tie"]
-    assert vf.check(found.certificate, network=network, schema=schema).proofs == 2
+    assert vf.check(found.certificate, model=network, schema=schema).proofs == 2
 
 
 def categories_case(seed: int) -> tuple[CausalModel, Network, vf.Schema, pd.DataFrame]:
@@ -278,7 +278,7 @@ def test_what_is_certified_of_categories_holds_for_all_that_are_drawn(seed: int)
     assert (otherwise >= (low - room)[:, None]).all()
     assert (otherwise <= (high + room)[:, None]).all()
     if found.certificate is not None:
-        report = vf.check(found.certificate, network=network, schema=schema)
+        report = vf.check(found.certificate, model=network, schema=schema)
         assert not report.rejections, report.rejections[:3]
     json_text(CertifiedDecisions.of(found))
 

@@ -96,7 +96,7 @@ def test_every_verdict_is_that_of_all_rows_of_the_neighbourhood(outputs: int, se
     if found.certificate is None:
         assert proved == 0
     else:
-        report = check(found.certificate, network=network, schema=schema)
+        report = check(found.certificate, model=network, schema=schema)
         assert report.accepted
         lines = found.table[found.table["status"] == "proved"].itertuples()
         different = {(tuple(raw[line.row]), line.delta) for line in lines}  # people with the same values are one statement

@@ -58,7 +58,7 @@ def query(
     last = network.layers[-1]
     scaled = replace(last, weight=(last.weight * gain).astype(np.float32).astype(float))
     network = replace(network, layers=(*network.layers[:-1], scaled))
-    return KDiscrimination(network=network, schema=schema(groups, kind, outputs), protected=["group"], buckets=buckets)
+    return KDiscrimination(model=network, schema=schema(groups, kind, outputs), protected=["group"], buckets=buckets)
 
 
 def exact_counts(asked: KDiscrimination) -> tuple[Array, Array]:
@@ -71,8 +71,8 @@ def exact_counts(asked: KDiscrimination) -> tuple[Array, Array]:
     for z in groups:
         rows = points.copy()
         rows[:, 0] = z
-        logits = exact_forward(asked.network, domain.encode(rows))
-        values = logits[:, 0] if asked.network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        logits = exact_forward(asked.model, domain.encode(rows))
+        values = logits[:, 0] if asked.model.outputs == 1 else logits[:, 1] - logits[:, 0]
         for n in np.flatnonzero(domain.legal(rows)):
             hit[n].add(bucket(values[n], asked.buckets))
     return points, np.array([len(one) for one in hit])
@@ -89,7 +89,7 @@ def assert_right(asked: KDiscrimination, budget: Budget = PLENTY) -> None:
         same = (points[:, 1:] == verdict.x[1:]).all(axis=1)
         assert counts[same].tolist() == [verdict.lower]
         assert len({one.bucket for one in verdict.outcomes} - {None}) == verdict.lower
-    assert check(verdict.certificate, network=asked.network, schema=asked.schema).accepted
+    assert check(verdict.certificate, model=asked.model, schema=asked.schema).accepted
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -126,7 +126,7 @@ def test_bounds_of_an_unfinished_run_are_bounds(nodes: int) -> None:
 
 def test_huge_logits_share_the_outermost_buckets() -> None:
     network = network_of(([[1e6, 0.0, 0.0, 0.0, 0.0, 0.0]], [-1e6]))
-    asked = KDiscrimination(network=network, schema=schema(3), protected=["group"])
+    asked = KDiscrimination(model=network, schema=schema(3), protected=["group"])
     verdict = kmax(asked, budget=PLENTY)  # -1e6, 0, 1e6: the first bucket, the one that ends at 1/2, the last
     assert [one.bucket for one in verdict.outcomes] == [0, 9, 19]
     assert verdict.lower == verdict.upper == 3
@@ -138,7 +138,7 @@ def test_copies_that_are_the_same_function_share_their_bucket() -> None:
     first = network.layers[0]
     blind = replace(first, weight=first.weight * np.array([0.0, 1, 1, 1, 1, 1]))
     network = replace(network, layers=(blind, *network.layers[1:]))
-    verdict = kmax(KDiscrimination(network=network, schema=schema(7), protected=["group"]), budget=PLENTY)
+    verdict = kmax(KDiscrimination(model=network, schema=schema(7), protected=["group"]), budget=PLENTY)
     assert (verdict.lower, verdict.upper, verdict.boxes) == (1, 1, 1)
 
 
@@ -149,10 +149,10 @@ def test_two_logits_that_the_group_cannot_move_share_their_bucket() -> None:
         ([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], [0.0, 0.0]),
     )
     described = schema_of(real("a", -1.0, 1.0), integer("group", 0, 2), positive="class = 1")
-    asked = KDiscrimination(network=network, schema=described, protected=["group"], buckets=2)
+    asked = KDiscrimination(model=network, schema=described, protected=["group"], buckets=2)
     verdict = kmax(asked, budget=PLENTY)
     assert (verdict.lower, verdict.upper, verdict.boxes) == (1, 1, 1)
-    report = check(verdict.certificate, network=network, schema=described)
+    report = check(verdict.certificate, model=network, schema=described)
     assert report.accepted, report.rejections
 
 
@@ -164,7 +164,7 @@ def test_real_valued_features_end_in_bounds_that_hold() -> None:
         real("a", -1.0, 1.0),
         real("b", 0.0, 5.0),
     )
-    asked = KDiscrimination(network=network, schema=described, protected=["group"])
+    asked = KDiscrimination(model=network, schema=described, protected=["group"])
     verdict = kmax(asked, budget=Budget(seconds=3))
     points = np.column_stack([np.zeros(20_000), rng.uniform(-1, 1, 20_000), rng.uniform(0, 5, 20_000)])
     logits = np.stack([network.forward(described.encode(points + np.array([z, 0, 0])))[:, 0] for z in range(3)], axis=1)
@@ -172,7 +172,7 @@ def test_real_valued_features_end_in_bounds_that_hold() -> None:
     found = max(len(set(row)) for row in np.searchsorted(borders, logits, side="left").tolist())
     assert found <= verdict.upper
     assert verdict.lower <= verdict.upper
-    assert check(verdict.certificate, network=network, schema=described).accepted
+    assert check(verdict.certificate, model=network, schema=described).accepted
 
 
 def test_start_is_used_and_points_outside_are_not() -> None:
@@ -194,7 +194,7 @@ def test_interrupted_run_keeps_what_is_certified() -> None:
     verdict = kmax(asked, budget=PLENTY, progress=stop)
     assert verdict.lower <= truth <= verdict.upper
     assert verdict.reason in (None, Reason.INTERRUPTED)
-    assert check(verdict.certificate, network=asked.network, schema=asked.schema).accepted
+    assert check(verdict.certificate, model=asked.model, schema=asked.schema).accepted
 
 
 def test_box_of_a_protected_feature_is_refused() -> None:
@@ -299,8 +299,8 @@ def test_smooth_networks_between_bounds_by_balls(mix: str, style: str) -> None:
     for seed in range(len(draws(4))):
         buckets, gain = [2, 3, 7, 20][seed % 4], [1.0, 4.0][seed // 2 % 2]
         asked = query(500 + seed, style, groups=2 + seed % 4, buckets=buckets, gain=gain)
-        network = smoothed(asked.network, np.random.default_rng(seed), mix)
-        asked = KDiscrimination(network=network, schema=asked.schema, protected=["group"], buckets=buckets)
+        network = smoothed(asked.model, np.random.default_rng(seed), mix)
+        asked = KDiscrimination(model=network, schema=asked.schema, protected=["group"], buckets=buckets)
         points, least, most = enclosed_counts(asked)
         verdict = kmax(asked, budget=PLENTY)
         assert verdict.lower <= most.max()
@@ -310,9 +310,9 @@ def test_smooth_networks_between_bounds_by_balls(mix: str, style: str) -> None:
         if verdict.x is not None:
             same = (points[:, 1:] == verdict.x[1:]).all(axis=1)
             assert verdict.lower <= most[same].max()
-        assert check(verdict.certificate, network=network, schema=asked.schema).accepted
+        assert check(verdict.certificate, model=network, schema=asked.schema).accepted
         forged = replace(verdict.certificate, upper=int(least.max()) - 1)
-        assert not check(forged, network=network, schema=asked.schema).accepted
+        assert not check(forged, model=network, schema=asked.schema).accepted
 
 
 def enclosed_counts(asked: KDiscrimination) -> tuple[Array, Array, Array]:
@@ -329,7 +329,7 @@ def enclosed_counts(asked: KDiscrimination) -> tuple[Array, Array, Array]:
             rows[:, 0] = groups
             hit = []
             for row in domain.encode(rows):
-                values = logits(asked.network, row)
+                values = logits(asked.model, row)
                 g = values[0] if len(values) == 1 else values[1] - values[0]
                 hit.append((sum(g > t for t in begin), asked.buckets - 1 - sum(g <= t for t in begin)))
             sure = {low for low, high in hit if low == high}

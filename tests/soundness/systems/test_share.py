@@ -67,7 +67,7 @@ def truth(query: vf.IndividualFairness) -> Fraction:
     for combination in combinations:
         rows = points.copy()
         rows[:, protected] = combination
-        copies.append(signs_at(query.network, schema, rows))
+        copies.append(signs_at(query.model, schema, rows))
         legal.append(schema.domain.legal(rows))
     every = all if query.differ == "all" else any
     flips, counted = np.zeros((2, len(points)), dtype=bool)
@@ -82,7 +82,7 @@ def truth(query: vf.IndividualFairness) -> Fraction:
 def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairness) -> str:
     """Return what is wrong with a share. One that shows nothing is not accepted, but that is not wrong."""
     certificate = found.certificate if isinstance(found, CertifiedShare) else found
-    report = check(certificate, network=query.network, schema=query.schema)
+    report = check(certificate, model=query.model, schema=query.schema)
     assert report.rejections or certificate.fair + certificate.unfair
     return "" if report.verdict == "NOTHING TO ACCEPT" else "; ".join(map(str, report.rejections))
 
@@ -92,7 +92,7 @@ def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairn
 def test_bracket_at_tolerance_0_is_the_share_by_enumeration(seed: int, signs: str) -> None:
     network, schema = integers(seed, outputs=1 + seed % 3 % 2), TWO if seed % 3 % 2 else SCHEMA
     for protected, differ in product(PAIRS, ("all", "any")):
-        query: Any = vf.IndividualFairness(network=network, schema=schema, protected=protected, differ=differ, signs=signs)
+        query: Any = vf.IndividualFairness(model=network, schema=schema, protected=protected, differ=differ, signs=signs)
         found = certify_share(query, tolerance=0, budget=BUDGET)
         expected = truth(query)
         assert found.reason is None
@@ -104,7 +104,7 @@ def test_bracket_at_tolerance_0_is_the_share_by_enumeration(seed: int, signs: st
 def test_every_bracket_holds_the_share_by_enumeration_and_is_accepted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = replace(random_network(rng, (7, 6, 4, 1), slope=0.25 * (seed % 2)), source_sha256="1" * 64)
-    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["race"])
+    query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["race"])
     expected = truth(query)
     for nodes in (1, 5, 20, 100):
         found = certify_share(query, tolerance=0, budget=vf.Budget(seconds=60, nodes=nodes))
@@ -121,7 +121,7 @@ def test_weights_of_all_sizes_leave_the_checker_as_sure(seed: int) -> None:
     for m, n in ((4, 7), (4, 4), (4, 4), (1, 4)):
         weight = rng.normal(size=(m, n)) * 10.0 ** rng.integers(-6, 6, size=(m, n))
         layers.append((weight.astype(np.float32), rng.normal(size=m).astype(np.float32)))
-    query = vf.IndividualFairness(network=network_of(*layers, source_sha256="9" * 64), schema=SCHEMA, protected=["race"])
+    query = vf.IndividualFairness(model=network_of(*layers, source_sha256="9" * 64), schema=SCHEMA, protected=["race"])
     found = certify_share(query, tolerance=0, budget=vf.Budget(seconds=60, nodes=200))
     expected = truth(query)
     assert found.certificate.fair <= expected <= 1 - found.certificate.unfair
@@ -133,7 +133,7 @@ def test_all_ties() -> None:
     network = network_of(([[0.0] * 5], [0.0]), source_sha256="2" * 64)
     small = schema_of(*(integer(f"f{v}", 0, 1) for v in range(5)))
     for signs in ("deployed", "strict"):
-        query: Any = vf.IndividualFairness(network=network, schema=small, protected=["f0"], signs=signs)
+        query: Any = vf.IndividualFairness(model=network, schema=small, protected=["f0"], signs=signs)
         found = certify_share(query, tolerance=0, budget=BUDGET)
         assert (found.fair, found.unfair) == (1.0, 0.0)
         assert not accepted(found, query)
@@ -143,7 +143,7 @@ def test_tie_flips_by_the_deployed_rule_alone() -> None:
     network = network_of(([[1.0, 0.0]], [0.0]), source_sha256="3" * 64)
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 9))
     for signs, fair in (("deployed", 0.0), ("strict", 1.0)):
-        query: Any = vf.IndividualFairness(network=network, schema=schema, protected=["sex"], signs=signs)
+        query: Any = vf.IndividualFairness(model=network, schema=schema, protected=["sex"], signs=signs)
         found = certify_share(query, tolerance=0, budget=BUDGET)
         assert (found.fair, found.unfair) == (fair, 1 - fair)
         assert not accepted(found, query)
@@ -153,7 +153,7 @@ def test_real_and_one_hot_features_weigh_by_width() -> None:
     """Flips where a + (a category's step) lies between 0 and 1: a share of lengths that is known."""
     network = network_of(([[1.0, 1.0, 0.0, 0.5]], [-1.0]), source_sha256="4" * 64)
     schema = schema_of(integer("sex", 0, 1), real("a", 0, 4), one_hot("c", "x", "y"))
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, tolerance=1e-4, budget=BUDGET)
     expected = 1 - (0.25 + 0.125) / 2  # x: a in (0, 1]; y: a in (0, 0.5]
     assert found.reason is None
@@ -166,7 +166,7 @@ def test_counts_beyond_float64_are_exact() -> None:
     """2^60 and more points: whatever is not a float any more is counted by whole numbers."""
     schema = schema_of(integer("sex", 0, 1), *(integer(f"f{v}", 0, 4095) for v in range(6)))
     network = network_of(([[0.0, *[1.0] * 6]], [-12285.5]), source_sha256="5" * 64)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, tolerance=0.05, budget=BUDGET)
     assert found.unfair == 0
     assert found.fair > 0.95
@@ -177,20 +177,20 @@ def test_features_of_a_billion_values_are_not_listed() -> None:
     """Flips where b - 5 lies in (-1, 0]: one point in ten of b, whatever the other one is."""
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 10**9), integer("b", 0, 9))
     network = network_of(([[1.0, 0.0, 1.0]], [-5.5]), source_sha256="7" * 64)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, tolerance=0, budget=BUDGET)
     assert (found.certificate.fair, found.certificate.unfair) == (Fraction(9, 10), Fraction(1, 10))
     assert not accepted(found, query)
     sloped = network_of(([[1.0, 2.0**-26, 1.0]], [-5.5]), source_sha256="8" * 64)
-    found = certify_share(replace(query, network=sloped), tolerance=0.01, budget=BUDGET)
+    found = certify_share(replace(query, model=sloped), tolerance=0.01, budget=BUDGET)
     assert found.reason is None
-    assert not accepted(found, replace(query, network=sloped))
+    assert not accepted(found, replace(query, model=sloped))
 
 
 def partly() -> tuple[vf.IndividualFairness, CertifiedShare]:
     """A query with fair and with unfair points, and its share."""
     for seed in range(1, 99, 2):
-        query = vf.IndividualFairness(network=integers(seed), schema=SCHEMA, protected=["race"])
+        query = vf.IndividualFairness(model=integers(seed), schema=SCHEMA, protected=["race"])
         found = certify_share(query, tolerance=0, budget=BUDGET)
         if 0 < found.unfair < 1 and len(found.certificate.tree.feature) > 15:
             return query, found
@@ -230,7 +230,7 @@ def test_forgeries_are_refused() -> None:
 
 
 def test_another_network_or_schema_is_refused() -> None:
-    other = replace(QUERY, network=integers(900))
+    other = replace(QUERY, model=integers(900))
     assert "another network" in accepted(FOUND, other)
     wider = schema_of(*FEATURES, integer("a", -3, 5))
     assert "another schema" in accepted(FOUND, replace(QUERY, schema=wider))
@@ -239,23 +239,23 @@ def test_another_network_or_schema_is_refused() -> None:
 def test_changed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "share.json"
     FOUND.certificate.save(path)
-    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    assert check(path, model=QUERY.model, schema=SCHEMA).accepted
     text = path.read_text()
     numerator = f'"fair":["{FOUND.certificate.fair.numerator}"'
     path.write_text(text.replace(numerator, f'"fair":["{FOUND.certificate.fair.numerator + 1}"'))
-    assert not check(path, network=QUERY.network, schema=SCHEMA).accepted
+    assert not check(path, model=QUERY.model, schema=SCHEMA).accepted
 
 
 def test_run_goes_on_from_its_store(tmp_path: Path) -> None:
     path = tmp_path / "share.json.gz"
     first = certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=60, nodes=8), store=path)
     assert first.reason is Reason.NODES
-    assert check(path, network=QUERY.network, schema=SCHEMA, partial=True).accepted
+    assert check(path, model=QUERY.model, schema=SCHEMA, partial=True).accepted
     wider = certify_share(QUERY, tolerance=0.999, store=path, resume=True)
     assert (wider.reason, wider.cells) == (None, first.cells)
     second = certify_share(QUERY, tolerance=0, budget=BUDGET, store=path, resume=True)
     assert (second.certificate.fair, second.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
-    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    assert check(path, model=QUERY.model, schema=SCHEMA).accepted
     assert second.certificate.history[: len(first.certificate.history)] == first.certificate.history
     with pytest.raises(DataError, match="another question"):
         certify_share(replace(QUERY, protected=["sex"]), budget=BUDGET, store=path, resume=True)
@@ -272,24 +272,24 @@ def test_a_share_is_accepted_as_far_as_it_is_decided(tmp_path: Path) -> None:
         found = certify_share(QUERY, tolerance=tolerance, budget=vf.Budget(seconds=60, nodes=nodes), store=path)
         own = found.certificate
         assert decided == (found.reason is None) == (1 - own.fair - own.unfair <= Fraction(tolerance))
-        whole, part = (check(path, network=QUERY.network, schema=SCHEMA, partial=partial) for partial in (False, True))
+        whole, part = (check(path, model=QUERY.model, schema=SCHEMA, partial=partial) for partial in (False, True))
         assert (whole.verdict, part.verdict) == (alone, partly)
         assert (whole.accepted, part.accepted) == ("ACCEPTED" in alone, "ACCEPTED" in partly)
         assert (whole.extent.total, whole.extent.decided) == (1, decided)
         payload = own.payload
         for change in ({"proved": 1 - decided, "undecided": decided}, {"undecided": 5}):
             write(path, {**payload, "extent": {**payload["extent"], **change}})
-            assert check(path, network=QUERY.network, schema=SCHEMA, partial=True).verdict == "REJECTED"
+            assert check(path, model=QUERY.model, schema=SCHEMA, partial=True).verdict == "REJECTED"
     old = replace(own, query=replace(own.query, tolerance=None))
     assert "tolerance" not in old.question["query"]
-    assert check(old, network=QUERY.network, schema=SCHEMA).verdict == "ACCEPTED"
+    assert check(old, model=QUERY.model, schema=SCHEMA).verdict == "ACCEPTED"
 
 
 def test_counted_effort_ends_a_share_at_the_same_cells() -> None:
     """An audit's share, which cuts on for ever at tolerance 0, ends by what it did and not by the clock."""
     found = []
     for _ in range(2):
-        query = replace(QUERY, network=random_network(np.random.default_rng(0), (7, 30, 20, 1)))
+        query = replace(QUERY, model=random_network(np.random.default_rng(0), (7, 30, 20, 1)))
         with clock.counted(time.monotonic() + 60) as counted:
             found.append(certify_share(query, tolerance=0, budget=vf.Budget(seconds=0.01)))
         assert not counted.cut
@@ -340,7 +340,7 @@ def test_other_questions_are_refused() -> None:
 def test_absurd_weights_show_nothing() -> None:
     network = network_of(([[1e120, 1.0]], [0.0]), ([[1e200]], [1.0]), source_sha256="6" * 64)
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 3))
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, budget=vf.Budget(seconds=5, nodes=50))
     assert 0 <= found.fair <= 1 - found.unfair <= 1
 
@@ -460,7 +460,7 @@ def test_a_run_that_is_killed_has_kept_its_tree(tmp_path: Path, monkeypatch: pyt
         patch.setattr(CellLooks, "cells", killed)
         with pytest.raises(SystemExit):
             certify_share(QUERY, tolerance=0, budget=BUDGET, store=path)
-    kept = vf.check(path, network=QUERY.network, schema=QUERY.schema)
+    kept = vf.check(path, model=QUERY.model, schema=QUERY.schema)
     assert (kept.rejections, kept.leaves > 1) == ((), True)
     found = certify_share(QUERY, tolerance=0, budget=BUDGET, store=path, resume=True)
     assert (found.certificate.fair, found.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)

@@ -38,7 +38,7 @@ def constrained(*which: int) -> Schema:
 def test_bracket_holds_the_share_by_enumeration_and_ends_at_it(seed: int, which: tuple[int, ...]) -> None:
     schema = constrained(*which)
     for protected, differ in ((("race",), "any"), (("sex", "race"), "all"), (("sex", "race"), "any")):
-        query: Any = vf.IndividualFairness(network=integers(seed), schema=schema, protected=protected, differ=differ)
+        query: Any = vf.IndividualFairness(model=integers(seed), schema=schema, protected=protected, differ=differ)
         expected = truth(query)
         for nodes in (1, 8, 40, None):
             found = certify_share(query, tolerance=0, budget=vf.Budget(seconds=60, nodes=nodes))
@@ -52,7 +52,7 @@ def test_real_features_weigh_by_the_width_that_is_legal() -> None:
     network = network_of(([[1.0, 1.0]], [-1.0]), source_sha256="a" * 64)
     rules = [{"never": {"a": {"low": 3}}}, {"never": {"sex": 1, "a": {"low": 0.5, "high": 0.75}}}]
     schema = schema_of(integer("sex", 0, 1), real("a", 0, 4), constraints=rules)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, tolerance=1e-4, budget=BUDGET)
     assert found.reason is None
     assert found.fair <= 2 / 2.75 <= 1 - found.unfair
@@ -64,7 +64,7 @@ def test_the_bracket_is_as_narrow_as_asked_of_the_points_that_count() -> None:
     network = network_of(([[1.0, 1.0, 1e-3]], [-1.5]), source_sha256="b" * 64)
     rules = [{"never": {"a": {"low": 1}}}]
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 99), real("b", 0, 1000), constraints=rules)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     found = certify_share(query, tolerance=0.01, budget=BUDGET)
     assert found.reason is None
     assert found.width <= 0.01
@@ -74,7 +74,7 @@ def test_the_bracket_is_as_narrow_as_asked_of_the_points_that_count() -> None:
 
 
 def test_forgeries_are_refused() -> None:
-    query = vf.IndividualFairness(network=integers(1), schema=constrained(0, 1, 2, 3), protected=["race"])
+    query = vf.IndividualFairness(model=integers(1), schema=constrained(0, 1, 2, 3), protected=["race"])
     free = certify_share(replace(query, schema=SCHEMA), tolerance=0, budget=BUDGET).certificate
     own = certify_share(query, tolerance=0, budget=BUDGET).certificate
     step = Fraction(1, 10**9)
@@ -94,7 +94,7 @@ def test_where_nothing_is_compared_nothing_is_claimed() -> None:
     rules = [{"if": {"a": {"low": 1}}, "then": {"sex": 0}}]
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 9), constraints=rules)
     network = network_of(([[1.0, 0.0]], [0.0]), source_sha256="c" * 64)
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"], box={"a": (1, 9)})
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"], box={"a": (1, 9)})
     with pytest.raises(QueryError, match="no two compared rows"):
         certify_share(query, budget=BUDGET)
     whole = certify_share(replace(query, box={}), tolerance=0, budget=BUDGET)
@@ -107,7 +107,7 @@ def test_where_nothing_is_compared_nothing_is_claimed() -> None:
 
 
 def test_rows_without_legal_rows_to_compare_are_not_counted() -> None:
-    query = vf.IndividualFairness(network=integers(1), schema=constrained(0, 2, 4), protected=["race"])
+    query = vf.IndividualFairness(model=integers(1), schema=constrained(0, 2, 4), protected=["race"])
     rows = np.array(list(product(*(SCHEMA.values(one.name) for one in SCHEMA.features))), dtype=float)
     fair, unfair, outside = row_shares(query, rows)
     assert Fraction(fair, fair + unfair) == truth(query)
@@ -121,6 +121,6 @@ def test_a_table_of_nobody_to_compare_counts_nobody(trees: bool, tmp_path: Path)
     tree = (0, "BRANCH_LEQ", 0.5, [-1.0], [1.0])
     affine = network_of(([[1.0, 1.0]], [-1.0]), source_sha256="d" * 64)
     network = read_model(save(tmp_path / "trees.onnx", [tree], 2)) if trees else affine
-    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=network, schema=schema, protected=["sex"])
     assert row_shares(query, np.array([[1.0, 2.0], [1.0, 3.0]])) == (0, 0, 2)
     assert row_shares(query, np.empty((0, 2))) == (0, 0, 0)

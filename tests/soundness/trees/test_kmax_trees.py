@@ -35,12 +35,12 @@ BUDGET = vf.Budget(seconds=60)
 def truth(query: vf.KDiscrimination, everyone: Array) -> int:
     """The most buckets at one of the rows (N, V), whose protected entries do not matter."""
     schema, combinations = query.schema, query.combinations()
-    protected, of = [schema.index(name) for name in query.protected], bucket if logistic(query.network) else share_bucket
+    protected, of = [schema.index(name) for name in query.protected], bucket if logistic(query.model) else share_bucket
     rows = np.repeat(everyone[:, None], len(combinations), axis=1)
     rows[:, :, protected] = combinations
     flat = rows.reshape(-1, rows.shape[2])
     inputs = np.vectorize(Fraction, otypes=[object])(schema.domain.encode(flat))
-    logits: Any = query.network.forward(inputs)
+    logits: Any = query.model.forward(inputs)
     margins = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     known = {value: of(value, query.buckets) for value in set(margins.tolist())}
     found = np.where(schema.domain.legal(flat), [known[value] for value in margins.tolist()], -1).reshape(rows.shape[:2])
@@ -54,7 +54,7 @@ def everyone(schema: vf.Schema, protected: list[str]) -> Array:
 
 
 def accepted(found: KmaxVerdict, query: vf.KDiscrimination, **changes: Any) -> bool:
-    return check(replace(found.certificate, **changes), network=query.network, schema=query.schema).accepted
+    return check(replace(found.certificate, **changes), model=query.model, schema=query.schema).accepted
 
 
 @pytest.mark.parametrize("seed", draws(16))
@@ -63,7 +63,7 @@ def test_kmax_is_that_of_all_rows(seed: int, tmp_path: Path) -> None:
     schema = LEGAL if seed % 3 == 0 else SCHEMA
     model, protected = drawn(rng, tmp_path, schema.domain.columns, ties=seed % 2 == 0), ["sex", "race"]
     for buckets in (2, 7, 40):
-        query = vf.KDiscrimination(network=model, schema=schema, protected=protected, buckets=buckets)
+        query = vf.KDiscrimination(model=model, schema=schema, protected=protected, buckets=buckets)
         found, most = kmax(query, budget=BUDGET), truth(query, everyone(schema, protected))
         assert (found.lower, found.upper, found.reason) == (most, most, None)
         assert accepted(found, query)
@@ -83,7 +83,7 @@ def test_buckets_of_a_forest_are_of_shares_of_votes(seed: int) -> None:
     model = vf.read(forest)
     assert not logistic(model)
     for buckets in (2, 5, 8):
-        query = vf.KDiscrimination(network=model, schema=SCHEMA, protected=["sex", "race"], buckets=buckets)
+        query = vf.KDiscrimination(model=model, schema=SCHEMA, protected=["sex", "race"], buckets=buckets)
         found, most = kmax(query, budget=BUDGET), truth(query, everyone(SCHEMA, ["sex", "race"]))
         assert (found.lower, found.upper) == (most, most)
         assert accepted(found, query)
@@ -99,7 +99,7 @@ def test_real_features_are_cut_at_thresholds(seed: int, tmp_path: Path) -> None:
     numbers = numbers.astype(float)
     rows = np.array(list(itertools.product([0.0], numbers, numbers[(numbers >= 0) & (numbers <= 1)])))
     for buckets in (2, 9):
-        query = vf.KDiscrimination(network=model, schema=schema, protected=["sex"], buckets=buckets)
+        query = vf.KDiscrimination(model=model, schema=schema, protected=["sex"], buckets=buckets)
         found, most = kmax(query, budget=BUDGET), truth(query, rows)
         assert (found.lower, found.upper) == (most, most)
         assert accepted(found, query)
@@ -113,7 +113,7 @@ def test_a_threshold_belongs_to_what_lies_below_it(tmp_path: Path) -> None:
     groups = (0, "BRANCH_LEQ", 0.5, [-9.0], (0, "BRANCH_LEQ", 1.5, [0.0], [9.0]))
     tree = (1, "BRANCH_LEQ", at, (1, "BRANCH_LEQ", below, [-9.0], groups), [9.0])
     model: Model = read_model(save(tmp_path / "trees.onnx", [tree], 2))
-    query = vf.KDiscrimination(network=model, schema=schema_of(integer("g", 0, 2), real("a", 0, 1)), protected=["g"], buckets=3)
+    query = vf.KDiscrimination(model=model, schema=schema_of(integer("g", 0, 2), real("a", 0, 1)), protected=["g"], buckets=3)
     found = kmax(query, budget=BUDGET)
     assert (found.lower, found.upper) == (3, 3)
     assert accepted(found, query)

@@ -125,16 +125,16 @@ def case(seed: int, folder: Path, forged: dict[tuple[object, ...], Certificate])
     if three:
         return kind, "proved" if any(holds) else "violated"
     epsilon = None if seed % 2 else float(rng.choice([0.05, 0.3, 0.6]))
-    query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon)
+    query = vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=epsilon)
     found = vf.verify(query, budget=vf.Budget(seconds=60))
     assert found.status is (vf.Status.PROVED if truth(model, of, x, every, epsilon) else vf.Status.VIOLATED), (seed, kind, found)
     about = (seed % 6, epsilon)
     if found.certificate is not None:
-        assert vf.check(found.certificate, network=model, schema=of).accepted, (seed, kind)
+        assert vf.check(found.certificate, model=model, schema=of).accepted, (seed, kind)
         forged[about] = found.certificate
     elif about in forged:
         claimed = replace(forged[about], network_sha256=model.source_sha256)
-        assert not vf.check(claimed, network=model, schema=of).accepted, (seed, kind)
+        assert not vf.check(claimed, model=model, schema=of).accepted, (seed, kind)
     return kind, found.status.value
 
 

@@ -50,18 +50,18 @@ def test_relaxed_flips_are_those_of_enumeration(relax: dict[str, Any], scores: i
     described, seen = schema_of(*FEATURES, positive="class = 2" if scores > 1 else "logit > 0"), set()
     for seed in draws(24):
         model, good = grown(seed, tmp_path / f"{seed}.onnx", scores)
-        query = vf.IndividualFairness(network=model, schema=described, protected=["sex"], relax=relax)
+        query = vf.IndividualFairness(model=model, schema=described, protected=["sex"], relax=relax)
         found = vf.verify(query)
         flips = any(good[i] != good[j] for i, j in pairs(relax))
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED), seed
         if found.certificate is not None and found.status not in seen:
             given = found.certificate
-            assert vf.check(given, network=model, schema=described).accepted
+            assert vf.check(given, model=model, schema=described).accepted
             for k in np.random.default_rng(seed).permutation(len(given.proofs))[:3].tolist():
                 less = replace(given, proofs=given.proofs[:k] + given.proofs[k + 1 :])
-                assert not vf.check(less, network=model, schema=described).accepted
+                assert not vf.check(less, model=model, schema=described).accepted
             wider = replace(given, query=replace(given.query, relax={"a": 3}))
-            assert not vf.check(wider, network=model, schema=described).accepted
+            assert not vf.check(wider, model=model, schema=described).accepted
         seen.add(found.status)
     assert len(seen) == 2
 
@@ -71,13 +71,13 @@ def test_relaxed_gaps_lists_and_programs_are_those_of_enumeration(relax: dict[st
     described = schema_of(*FEATURES, positive="logit > 0")
     for seed in draws(4):
         model, good = grown(seed, tmp_path / f"{seed}.onnx", 1)
-        about = {"network": model, "schema": described, "protected": ["sex"], "relax": relax}
+        about = {"model": model, "schema": described, "protected": ["sex"], "relax": relax}
         values = [float(row[0]) for row in outputs_of(model, described.encode(ROWS))]
         most = max(abs(values[i] - values[j]) for i, j in pairs(relax))
         found = vf.verify(vf.ProbabilityGap(scale="logit", **about))
         assert found.lower <= most <= found.upper
         assert found.upper - found.lower <= 1e-3
-        assert vf.check(found.certificate, network=model, schema=described).accepted
+        assert vf.check(found.certificate, model=model, schema=described).accepted
         flips = any(good[i] != good[j] for i, j in pairs(relax))
         asked = vf.verify(vf.IndividualFairness(**about), method="milp")
         assert asked.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED), seed

@@ -37,12 +37,12 @@ def test_verdicts_about_sets_of_codes_are_true(codes: int) -> None:
             link=Link.SIGMOID, base=np.array([float(rng.choice([-3, 0, 3]))]), source_sha256=f"{seed:064d}")
         truth = flips(ensemble, of)
         counts[truth] += 1
-        found = vf.verify(vf.IndividualFairness(network=ensemble, schema=of, protected=["p"]), budget=vf.Budget(seconds=60))
+        found = vf.verify(vf.IndividualFairness(model=ensemble, schema=of, protected=["p"]), budget=vf.Budget(seconds=60))
         assert found.status is (vf.Status.VIOLATED if truth else vf.Status.PROVED), seed
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=ensemble, schema=of).accepted, seed
+            assert vf.check(found.certificate, model=ensemble, schema=of).accepted, seed
             proved.append(found.certificate)
         for certificate in proved if truth else ():     # a proof about another model
             forged = replace(certificate, network_sha256=ensemble.source_sha256)
-            assert not vf.check(forged, network=ensemble, schema=of).accepted, seed
+            assert not vf.check(forged, model=ensemble, schema=of).accepted, seed
     assert min(counts[True], counts[False]) > 1

@@ -58,7 +58,7 @@ def test_the_share_is_that_by_enumeration(seed: int, tmp_path: Path) -> None:
     signs: Any = "strict" if seed % 4 == 1 else "deployed"
     model = drawn(rng, tmp_path, schema.domain.columns, ties=seed % 2 == 0)
     for protected, differ in ((("race",), "all"), (("sex", "race"), "any")):
-        query: Any = vf.IndividualFairness(network=model, schema=schema, protected=protected, differ=differ, signs=signs)
+        query: Any = vf.IndividualFairness(model=model, schema=schema, protected=protected, differ=differ, signs=signs)
         expected = truth(query)
         found = certify_share(query, tolerance=0, budget=BUDGET)
         assert found.reason is None
@@ -73,7 +73,7 @@ def test_the_share_is_that_by_enumeration(seed: int, tmp_path: Path) -> None:
 def test_forests_of_two_scores(seed: int, tmp_path: Path) -> None:
     schema = schema_of(*FEATURES, integer("a", -3, 4), positive="class = 1")
     model = drawn(np.random.default_rng(seed), tmp_path, schema.domain.columns, ties=False, classes=2)
-    query = vf.IndividualFairness(network=model, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=model, schema=schema, protected=["sex"])
     found, expected = certify_share(query, tolerance=0, budget=BUDGET), truth(query)
     assert (found.certificate.fair, 1 - found.certificate.unfair) == (expected, expected)
     assert not accepted(found, query)
@@ -85,7 +85,7 @@ def test_real_features_weigh_by_width(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     schema = schema_of(integer("sex", 0, 1), real("a", -2, 3), real("b", 0, 1))
     model = drawn(rng, tmp_path, 3, ties=seed % 2 == 0)
-    query = vf.IndividualFairness(network=model, schema=schema, protected=["sex"])
+    query = vf.IndividualFairness(model=model, schema=schema, protected=["sex"])
     grid = np.unique(np.concatenate([WHOLE, np.nextafter(WHOLE, np.float32(9)), np.nextafter(WHOLE, np.float32(-9))]))
     share = 0.0
     for cell in product(*(list(pairwise(ends)) for ends in (
@@ -103,7 +103,7 @@ def test_a_stump_on_a_real_feature_is_closed_by_one_cut(tmp_path: Path) -> None:
     """Women are refused up to 1/4 and men never: the half above the cut holds no point of the half below."""
     tree = (0, "BRANCH_LEQ", 0.5, (1, "BRANCH_LEQ", 0.25, [-1.0], [1.0]), [1.0])
     query = vf.IndividualFairness(
-        network=model_of(tmp_path, [tree], 2), schema=schema_of(integer("sex", 0, 1), real("a", 0, 1)), protected=["sex"]
+        model=model_of(tmp_path, [tree], 2), schema=schema_of(integer("sex", 0, 1), real("a", 0, 1)), protected=["sex"]
     )
     found = certify_share(query, tolerance=0, budget=BUDGET)
     assert found.reason is None
@@ -117,7 +117,7 @@ def test_a_stump_on_a_real_feature_is_closed_by_one_cut(tmp_path: Path) -> None:
 def partly(path: Path) -> tuple[vf.IndividualFairness, CertifiedShare]:
     for seed in draws(99):
         model = drawn(np.random.default_rng(seed), path, SCHEMA.domain.columns, ties=False)
-        query = vf.IndividualFairness(network=model, schema=SCHEMA, protected=["race"])
+        query = vf.IndividualFairness(model=model, schema=SCHEMA, protected=["race"])
         found = certify_share(query, tolerance=0, budget=BUDGET)
         if 0.1 < found.unfair < 0.9 and found.cells > 8:
             return query, found
@@ -146,7 +146,7 @@ def test_a_run_goes_on_and_more_processes_cut_the_same_tree(tmp_path: Path) -> N
 
 def test_a_constant_ensemble_treats_all_alike(tmp_path: Path) -> None:
     model = model_of(tmp_path, list(repeat([0.0], 3)), SCHEMA.domain.columns)
-    query = vf.IndividualFairness(network=model, schema=SCHEMA, protected=["sex"])
+    query = vf.IndividualFairness(model=model, schema=SCHEMA, protected=["sex"])
     found = certify_share(query, tolerance=0, budget=BUDGET)
     assert (found.fair, found.unfair, found.cells) == (1.0, 0.0, 1)
     assert not accepted(found, query)
@@ -159,7 +159,7 @@ def test_strict_signs_ask_whether_a_sum_is_0(scores: tuple[float, float, float],
     women = (1, "BRANCH_LEQ", 0.25, (1, "BRANCH_LEQ", 0.125, [zero], [other]), [zero])
     tree = (0, "BRANCH_LEQ", 0.5, women, (1, "BRANCH_LEQ", 0.5, [men], [zero]))
     schema = schema_of(integer("sex", 0, 1), integer("a", 0, 15, scale="minmax"))
-    query: Any = vf.IndividualFairness(network=model_of(tmp_path, [tree], 2), schema=schema, protected=["sex"], signs="strict")
+    query: Any = vf.IndividualFairness(model=model_of(tmp_path, [tree], 2), schema=schema, protected=["sex"], signs="strict")
     found, expected = certify_share(query, tolerance=0, budget=BUDGET), truth(query)
     assert found.reason is None
     assert (found.certificate.fair, 1 - found.certificate.unfair) == (expected, expected)

@@ -53,7 +53,7 @@ def test_a_counterexample_shows_a_tie_as_0(tmp_path: Path) -> None:
     tree = (2, "BRANCH_LEQ", 0.5, [0.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     model = read_model(save(tmp_path / "trees.onnx", [tree], 3, classes=3))
     for rule, words in (("class = 1", ("positive", "negative")), ("class in [0, 2]", ("negative", "positive"))):
-        asked = vf.IndividualFairness(network=model, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
+        asked = vf.IndividualFairness(model=model, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
         witness = vf.verify(asked).witness
         assert witness is not None
         assert (witness.outputs, witness.margin, witness.decisions, witness.float32_agrees) == ((0.0, 0.0), 0.0, words, True)
@@ -89,7 +89,7 @@ def test_buckets_of_a_person_are_counted_exactly(buckets: int, tmp_path: Path) -
         for seed in range(4):
             model, described = trees(seed, tmp_path / f"{seed}.onnx", scores=3), schema_of(*FEATURES, positive=rule)
             found = [bucket_of(row, rule, buckets, trees=True) for row in outputs_of(model, ROWS)]
-            asked = vf.KDiscrimination(network=model, schema=described, protected=["sex"], buckets=buckets)
+            asked = vf.KDiscrimination(model=model, schema=described, protected=["sex"], buckets=buckets)
             space = Space.of(asked)
             for one in people(ROWS, [2]):
                 k = len({found[n] for n in one})
@@ -102,18 +102,18 @@ def test_a_proof_about_another_model_is_none_about_such_trees(tmp_path: Path) ->
     described = schema_of(*FEATURES, positive="class = 2")
     model, network = trees(0, tmp_path / "trees.onnx", scores=3), made(0, 3)
     about: Any = {"schema": described, "protected": ["sex"]}
-    flips = vf.verify(vf.IndividualFairness(network=network, **about)).certificate
-    gaps = vf.verify(vf.IndividualFairness(network=network, epsilon=0.99, **about)).certificate
-    buckets = vf.verify(vf.KDiscrimination(network=network, buckets=3, **about)).certificate
+    flips = vf.verify(vf.IndividualFairness(model=network, **about)).certificate
+    gaps = vf.verify(vf.IndividualFairness(model=network, epsilon=0.99, **about)).certificate
+    buckets = vf.verify(vf.KDiscrimination(model=network, buckets=3, **about)).certificate
     assert flips is not None
     assert gaps is not None
     claimed = replace(flips, network_sha256=model.source_sha256)
-    assert not vf.check(claimed, network=model, schema=described).accepted
+    assert not vf.check(claimed, model=model, schema=described).accepted
     real = replace(claimed, proofs=tuple(replace(one, float32=False) for one in claimed.proofs))
     others: list[Any] = [replace(one, network_sha256=model.source_sha256) for one in (gaps, buckets)]
-    assert not vf.check(real, network=model, schema=described).accepted     # the network's tree cuts no signs here
+    assert not vf.check(real, model=model, schema=described).accepted     # the network's tree cuts no signs here
     for certificate in others:
-        assert not vf.check(certificate, network=model, schema=described).accepted
+        assert not vf.check(certificate, model=model, schema=described).accepted
 
 
 @pytest.mark.parametrize("rule", ["class = 1", "class = 2"])
@@ -135,18 +135,18 @@ def test_float32_certificates_hold_in_every_order_of_the_sums(near: bool, rule: 
         values = model.value[model.leaves(ROWS)].astype(np.float32)     # (N, trees, 3)
         orders = [np.add.accumulate(values[:, list(order)], axis=1)[:, -1] for order in permutations(range(4))]
         favoured = np.array([scores.argmax(axis=1) == int(rule[-1]) for scores in orders])
-        about: Any = {"network": model, "schema": schema_of(*FEATURES, positive=rule), "protected": ["sex"]}
+        about: Any = {"model": model, "schema": schema_of(*FEATURES, positive=rule), "protected": ["sex"]}
         for k in range(0, len(ROWS), 2):
             asked = vf.IndividualFairness(**about, box={"a": ROWS[k, 0], "b": ROWS[k, 1]}, arithmetic="float32")
             found = vf.verify(asked)
             statuses.add(found.status)
             assert found.status is not vf.Status.PROVED or (favoured[:, k : k + 2] == favoured[0, k]).all()
-            real = vf.verify(replace(asked, network=model, arithmetic="real")).certificate
+            real = vf.verify(replace(asked, model=model, arithmetic="real")).certificate
             for certificate in filter(None, (found.certificate, real)):
                 claimed = replace(certificate, proofs=tuple(replace(one, float32=True) for one in certificate.proofs))
-                assert vf.check(certificate, network=model, schema=asked.schema).accepted
+                assert vf.check(certificate, model=model, schema=asked.schema).accepted
                 holds = found.status is vf.Status.PROVED
-                assert vf.check(claimed, network=model, schema=asked.schema).accepted == holds
+                assert vf.check(claimed, model=model, schema=asked.schema).accepted == holds
     assert vf.Status.VIOLATED in statuses
     assert (vf.Status.UNKNOWN if near else vf.Status.PROVED) in statuses
 
@@ -193,14 +193,14 @@ def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path
     one = case(seed, tmp_path, votes=seed >= 5)
     assert (one.model.link is Link.SHARES) == (seed >= 5)
     true = float(np.abs(np.diff(one.probability, axis=1)).max())
-    about: Any = {"network": one.model, "schema": one.schema, "protected": ["sex"]}
+    about: Any = {"model": one.model, "schema": one.schema, "protected": ["sex"]}
     for epsilon in (true - 1e-6, true + 1e-6, 0.7 * true):
         found = vf.verify(vf.IndividualFairness(**about, epsilon=epsilon))
         assert found.status is (vf.Status.PROVED if epsilon > true else vf.Status.VIOLATED)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=one.model, schema=one.schema).accepted
+            assert vf.check(found.certificate, model=one.model, schema=one.schema).accepted
             forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=0.99 * true))
-            assert not vf.check(forged, network=one.model, schema=one.schema).accepted
+            assert not vf.check(forged, model=one.model, schema=one.schema).accepted
     scale = "logit" if one.model.link is Link.SHARES else "probability"
     if scale == "logit":
         with pytest.raises(QueryError, match="how far a probability may move, a number below 1"):
@@ -209,13 +209,13 @@ def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path
     assert gap.reason is None
     assert gap.lower - 1e-9 <= true <= gap.upper
     assert gap.certificate is not None
-    assert vf.check(gap.certificate, network=one.model, schema=one.schema).accepted
+    assert vf.check(gap.certificate, model=one.model, schema=one.schema).accepted
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_buckets_and_shares_are_those_of_brute_force(seed: int, tmp_path: Path) -> None:
     one = case(seed, tmp_path, votes=seed >= 5)
-    about: Any = {"network": one.model, "schema": one.schema, "protected": ["sex"]}
+    about: Any = {"model": one.model, "schema": one.schema, "protected": ["sex"]}
     for buckets in (2, 7):
         found = vf.verify(vf.KDiscrimination(**about, buckets=buckets))
         if one.model.link is Link.SHARES and buckets > 2:
@@ -225,16 +225,16 @@ def test_buckets_and_shares_are_those_of_brute_force(seed: int, tmp_path: Path) 
         pairs = np.array(k).reshape(-1, 2)
         most = 1 + int((pairs[:, 0] != pairs[:, 1]).any())
         assert (found.lower, found.upper) == (most, most)
-        assert vf.check(found.certificate, network=one.model, schema=one.schema).accepted
+        assert vf.check(found.certificate, model=one.model, schema=one.schema).accepted
         forged = replace(found.certificate, upper=most - 1)
-        assert not vf.check(forged, network=one.model, schema=one.schema).accepted
+        assert not vf.check(forged, model=one.model, schema=one.schema).accepted
         if buckets == 2:
             fair = Fraction(int((pairs[:, 0] == pairs[:, 1]).sum()), len(pairs))
     share = certify_share(vf.IndividualFairness(**about), tolerance=0)
     assert (share.certificate.fair, share.certificate.unfair) == (fair, 1 - fair)
-    assert vf.check(share.certificate, network=one.model, schema=one.schema).accepted
+    assert vf.check(share.certificate, model=one.model, schema=one.schema).accepted
     more = replace(share.certificate, fair=fair + Fraction(1, 10**6), unfair=1 - fair - Fraction(1, 10**6))
-    assert not vf.check(more, network=one.model, schema=one.schema).accepted
+    assert not vf.check(more, model=one.model, schema=one.schema).accepted
 
 
 def test_a_tie_is_a_bucket_of_its_own_though_the_difference_of_margins_leads_past_it(tmp_path: Path) -> None:
@@ -243,17 +243,17 @@ def test_a_tie_is_a_bucket_of_its_own_though_the_difference_of_margins_leads_pas
     for low, high, k in ((1.0, 0.0, 2), (-1.0, 0.0, 1)):
         tree = (2, "BRANCH_LEQ", 0.5, [0.0, low, 0.0], [0.0, high, 0.0])
         model = read_model(save(tmp_path / "trees.onnx", [tree], 3, classes=3))
-        found = vf.verify(vf.KDiscrimination(network=model, schema=described, protected=["sex"], buckets=2))
+        found = vf.verify(vf.KDiscrimination(model=model, schema=described, protected=["sex"], buckets=2))
         assert (found.lower, found.upper) == (k, k)
-        assert vf.check(found.certificate, network=model, schema=described).accepted
+        assert vf.check(found.certificate, model=model, schema=described).accepted
         for reference in (0, 1):
             forged = replace(found.certificate, upper=k - 1, reference=reference)
-            assert not vf.check(forged, network=model, schema=described).accepted
+            assert not vf.check(forged, model=model, schema=described).accepted
     tree, fair = (2, "BRANCH_LEQ", 0.5, [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]), [0.0, 3.0, 0.0]
     needle = (0, "BRANCH_LEQ", 123_456.5, fair, (0, "BRANCH_LEQ", 123_460.5, tree, fair))
     wide = schema_of(integer("a", 0, 10**6), *FEATURES[1:], positive="class = 1")
     model = read_model(save(tmp_path / "needle.onnx", [needle], 3, classes=3))
-    found = vf.verify(vf.KDiscrimination(network=model, schema=wide, protected=["sex"], buckets=2))
+    found = vf.verify(vf.KDiscrimination(model=model, schema=wide, protected=["sex"], buckets=2))
     assert (found.lower, found.upper) == (2, 2)
 
 
@@ -267,6 +267,6 @@ def test_fitted_ensembles_decide_as_their_originals(kind: type) -> None:
     clear = np.diff(np.sort(fitted.predict_proba(ROWS), axis=1)[:, -2:])[:, 0] > 1e-6
     assert np.array_equal(positive(model, described, ROWS)[clear], (fitted.predict(ROWS) == 2)[clear])
     assert clear.sum() > 15
-    asked = vf.KDiscrimination(network=model, schema=described, protected=["sex"], buckets=20)
+    asked = vf.KDiscrimination(model=model, schema=described, protected=["sex"], buckets=20)
     shown = [recount(Space.of(asked), row).probabilities for row in ROWS[0::2]]
     assert np.allclose(shown, fitted.predict_proba(ROWS)[:, 2].reshape(-1, 2), atol=1e-6)

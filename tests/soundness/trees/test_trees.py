@@ -103,11 +103,11 @@ def test_a_set_of_64_categories_fills_a_machine_word(seed: int, count: int, tmp_
         most = float(apart[low : high + 1].max())
         for epsilon, status in ((most + 1e-6, vf.Status.PROVED), (most - 1e-6, vf.Status.VIOLATED)):
             if epsilon > 0:
-                query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon,
+                query = vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=epsilon,
                                               box={"c": (names[low], names[high])})
                 found = vf.verify(query, budget=vf.Budget(seconds=60))
                 assert found.status is status
-                assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
+                assert found.certificate is None or vf.check(found.certificate, model=model, schema=of).accepted
 
 
 @pytest.mark.parametrize("seed", draws(30))
@@ -115,11 +115,11 @@ def test_verdicts_are_true_and_proofs_accepted(seed: int, tmp_path: Path) -> Non
     rng, of = np.random.default_rng(seed), schema(seed)
     model = model_of(rng, of, tmp_path / "m.onnx")
     epsilon = None if seed % 2 else float(rng.choice([0.05, 0.3, 0.6]))
-    query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon)
+    query = vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=epsilon)
     found = vf.verify(query, budget=vf.Budget(seconds=60))
     assert found.status is (vf.Status.PROVED if fair(by_person(model, of), epsilon) else vf.Status.VIOLATED)
     if found.certificate is not None:
-        assert vf.check(found.certificate, network=model, schema=of).accepted
+        assert vf.check(found.certificate, model=model, schema=of).accepted
     else:
         assert found.witness is not None
         assert found.witness.float32_agrees is not None
@@ -132,7 +132,7 @@ def test_thresholds_are_found_in_wide_ranges(ends: tuple[float, float], threshol
     of = schema_of(categorical("p", "f", "m"), real("b", *ends))
     tree = (1, "BRANCH_LEQ", threshold, (0, "BRANCH_LEQ", 0.5, [-1.0], [1.0]), [-1.0])
     model = read_model(save(tmp_path / "m.onnx", [tree], 2))
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["p"]))
     assert found.status is (vf.Status.VIOLATED if ends[0] <= threshold else vf.Status.PROVED)
 
 
@@ -143,9 +143,9 @@ def test_forbidden_rows_are_nobody(seed: int, tmp_path: Path) -> None:
     boxes = [{"a": (low, high), "b": (-1.5, most)} for low, high, most in ends]
     of = schema(seed).forbidding([*boxes, {"p": "f", "c": "x"}], "forbidden")
     model = model_of(rng, of, tmp_path / "m.onnx")
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]), budget=vf.Budget(seconds=60))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["p"]), budget=vf.Budget(seconds=60))
     assert found.status is (vf.Status.PROVED if fair(by_person(model, of), None) else vf.Status.VIOLATED)
-    assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
+    assert found.certificate is None or vf.check(found.certificate, model=model, schema=of).accepted
 
 
 def observed(seed: int, tmp_path: Path) -> tuple[TwinProblem, list[bool]]:
@@ -193,14 +193,14 @@ def proved(tmp_path: Path) -> tuple[Model, vf.Schema, Certificate]:
         (0, "BRANCH_LEQ", 0.0, [0.5], (5, "BRANCH_LEQ", 0.5, [-0.5], [-0.75])),
     ]
     model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns, base=[0.125]))
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["p"]))
     assert found.certificate is not None
     return model, of, found.certificate
 
 
 def test_forged_proofs_are_rejected(tmp_path: Path) -> None:
     model, of, certificate = proved(tmp_path)
-    assert vf.check(certificate, network=model, schema=of).accepted
+    assert vf.check(certificate, model=model, schema=of).accepted
     trees = [(k, one.evidence) for k, one in enumerate(certificate.proofs) if isinstance(one.evidence, Tree)]
     deep = [(k, tree) for k, tree in trees if len(tree.feature) > 1]
     assert deep
@@ -210,9 +210,9 @@ def test_forged_proofs_are_rejected(tmp_path: Path) -> None:
         return replace(certificate, proofs=(*certificate.proofs[:k], changed, *certificate.proofs[k + 1 :]))
 
     for k, tree in deep:
-        assert not vf.check(with_tree(k, Tree.leaf()), network=model, schema=of).accepted
+        assert not vf.check(with_tree(k, Tree.leaf()), model=model, schema=of).accepted
         moved = replace(tree, cut=np.where(tree.feature >= 0, tree.cut + 1, 0.0))
-        assert not vf.check(with_tree(k, moved), network=model, schema=of).accepted
+        assert not vf.check(with_tree(k, moved), model=model, schema=of).accepted
 
 
 def test_the_only_input_above_a_cut_is_not_tested_at_the_cut(tmp_path: Path) -> None:
@@ -222,14 +222,14 @@ def test_the_only_input_above_a_cut_is_not_tested_at_the_cut(tmp_path: Path) -> 
     unfair, fair = (read_model(save(tmp_path / f"{k}.onnx", [tree], 2)) for k, tree in enumerate((flips, [-1.0])))
     below, last = float(np.nextafter(1 - 2.0**-25, 0)), 1 + 2.0**-24
     assert of.encode(np.array([[0, below], [0, np.nextafter(below, 2)], [0, last]]))[:, 1].tolist() == [1 - 2.0**-24, 1, 1]
-    given = vf.verify(vf.IndividualFairness(network=fair, schema=of, protected=["p"])).certificate
+    given = vf.verify(vf.IndividualFairness(model=fair, schema=of, protected=["p"])).certificate
     assert given is not None
     cuts = Tree.plain(np.array([1, -1, 1, -1, -1]), np.array([below, 0, last, 0, 0]))
     forged = replace(
         given, network_sha256=unfair.source_sha256, proofs=tuple(replace(one, evidence=cuts, float32=False) for one in given.proofs)
     )
-    assert vf.check(replace(forged, network_sha256=fair.source_sha256), network=fair, schema=of).accepted
-    rejections = vf.check(forged, network=unfair, schema=of).rejections
+    assert vf.check(replace(forged, network_sha256=fair.source_sha256), model=fair, schema=of).accepted
+    rejections = vf.check(forged, model=unfair, schema=of).rejections
     assert any("the claim is false at" in one.reason for one in rejections)
 
 
@@ -237,20 +237,20 @@ def test_another_models_proof_is_rejected(tmp_path: Path) -> None:
     _, of, certificate = proved(tmp_path)
     other = read_model(save(tmp_path / "n.onnx", [(4, "BRANCH_LEQ", 0.5, [-0.5], [1.0])], of.domain.columns))
     forged = replace(certificate, network_sha256=other.source_sha256)
-    assert not vf.check(forged, network=other, schema=of).accepted
+    assert not vf.check(forged, model=other, schema=of).accepted
 
 
 @pytest.mark.parametrize("seed", draws(6))
 def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(1)
     model = model_of(rng, of, tmp_path / "m.onnx")
-    query = vf.IndividualFairness(network=model, schema=of, protected=["p"])
+    query = vf.IndividualFairness(model=model, schema=of, protected=["p"])
     path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
     with PartitionStore(path) as store:
         status = np.concatenate([one for _, one in store.statuses()])
     assert not (status == partition.UNKNOWN).any()
     assert (status != partition.VIOLATED).all() == fair(by_person(model, of), None)
-    assert vf.check(path, network=model, schema=of).accepted
+    assert vf.check(path, model=model, schema=of).accepted
 
 
 @pytest.mark.parametrize("seed", draws(12))
@@ -260,7 +260,7 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
         of = of.forbidding(NEVER, "forbidden")
     model = model_of(rng, of, tmp_path / "m.onnx")
     logit = seed % 2 == 1
-    query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale="logit" if logit else "probability")
+    query = vf.ProbabilityGap(model=model, schema=of, protected=["p"], scale="logit" if logit else "probability")
     with parallel_config(backend="threading"):
         found = maximise(query, budget=vf.Budget(seconds=60), tolerance=1e-4, jobs=1 + seed % 3)
     gaps = [(max(group), min(group)) for group in by_person(model, of)]
@@ -269,10 +269,10 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
     assert truth <= found.upper
     assert found.reason is None
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=model, schema=of).accepted
+    assert vf.check(found.certificate, model=model, schema=of).accepted
     if truth > 0.01:
         forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=truth - 1e-3))
-        assert not vf.check(forged, network=model, schema=of).accepted
+        assert not vf.check(forged, model=model, schema=of).accepted
 
 
 @pytest.mark.parametrize("scale", ["logit", "probability"])
@@ -282,7 +282,7 @@ def test_the_largest_gap_is_met_where_the_trees_do_not_ask_what_is_forbidden(sca
     of = schema_of(integer("a", -2, 3), integer("b", 0, 3), categorical("p", "f", "m")).forbidding(never, "forbidden")
     by_a = (0, "BRANCH_LEQ", 0.5, [0.25], (0, "BRANCH_LEQ", 1.5, [1.0], [0.5]))
     model = read_model(save(tmp_path / "m.onnx", [(2, "BRANCH_LEQ", 0.5, by_a, [-1.0])], 3))
-    found = maximise(vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale), budget=vf.Budget(seconds=60))
+    found = maximise(vf.ProbabilityGap(model=model, schema=of, protected=["p"], scale=scale), budget=vf.Budget(seconds=60))
     truth = Fraction(2) if scale == "logit" else gap_bounds(Fraction(1), Fraction(-1))[0]
     assert found.lower == pytest.approx(float(truth), abs=1e-12)
     assert found.reason is None
@@ -299,13 +299,13 @@ def test_gaps_of_probabilities_are_decided_at_the_largest_one(seed: int, tmp_pat
     model = model_of(rng, of, tmp_path / "m.onnx")
     low, high = max(gap_bounds(max(group), min(group)) for group in by_person(model, of))
     for epsilon in (np.nextafter(low, 0), low, high, np.nextafter(high, 1)) if low > 1e-9 else ():
-        query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
+        query = vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=float(epsilon))
         found = vf.verify(query, budget=vf.Budget(seconds=60))
         assert found.status is (vf.Status.PROVED if fair(by_person(model, of), float(epsilon)) else vf.Status.VIOLATED)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=of).accepted
+            assert vf.check(found.certificate, model=model, schema=of).accepted
             forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=float(np.nextafter(low, 0))))
-            assert not vf.check(forged, network=model, schema=of).accepted
+            assert not vf.check(forged, model=model, schema=of).accepted
 
 
 def test_a_leaf_at_both_ends_of_a_box_is_not_that_of_all_rows_between(tmp_path: Path) -> None:
@@ -313,11 +313,11 @@ def test_a_leaf_at_both_ends_of_a_box_is_not_that_of_all_rows_between(tmp_path: 
     of = schema_of(categorical("p", "f", "m"), real("b", -1.5, 1.5))
     flips = (1, "BRANCH_EQ", 1.0, (0, "BRANCH_LEQ", 0.5, [1.0], [-1.0]), [-1.0])
     unfair, fair = (read_model(save(tmp_path / f"{k}.onnx", [tree], 2)) for k, tree in enumerate((flips, [-1.0])))
-    given = vf.verify(vf.IndividualFairness(network=fair, schema=of, protected=["p"])).certificate
+    given = vf.verify(vf.IndividualFairness(model=fair, schema=of, protected=["p"])).certificate
     assert given is not None
     one = tuple(replace(proof, evidence=Tree.leaf(), float32=False) for proof in given.proofs)
-    assert vf.check(replace(given, proofs=one), network=fair, schema=of).accepted
-    assert not vf.check(replace(given, proofs=one, network_sha256=unfair.source_sha256), network=unfair, schema=of).accepted
+    assert vf.check(replace(given, proofs=one), model=fair, schema=of).accepted
+    assert not vf.check(replace(given, proofs=one, network_sha256=unfair.source_sha256), model=unfair, schema=of).accepted
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -333,22 +333,22 @@ def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_
     edge = float(truth)
     beside = [np.nextafter(kind(edge), kind(side)) for kind in (float, np.float32) for side in (0, 9)]
     for epsilon in (edge * (1 + 1e-9), edge, *beside, edge * (1 - 1e-9)):
-        query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
+        query = vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=float(epsilon))
         assert query.quantity == ("probability" if shares else "value")
         expected = vf.Status.PROVED if truth <= Fraction(float(epsilon)) else vf.Status.VIOLATED
         found = vf.verify(query, budget=vf.Budget(seconds=60))
         assert found.status is expected
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=of).accepted
+            assert vf.check(found.certificate, model=model, schema=of).accepted
             for forged in (edge * (1 - 1e-6), float(np.nextafter(edge, 0))):
                 about = replace(found.certificate.query, epsilon=forged)
-                assert not vf.check(replace(found.certificate, query=about), network=model, schema=of).accepted
+                assert not vf.check(replace(found.certificate, query=about), model=model, schema=of).accepted
         if found.witness is not None:
             assert found.witness.margin < 0
     path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
     with PartitionStore(path) as store:
         assert partition.VIOLATED in np.concatenate([one for _, one in store.statuses()])
-    report = vf.check(path, network=model, schema=of)
+    report = vf.check(path, model=model, schema=of)
     assert report.accepted
     assert f"no {query.quantity} moves by more than" in report.statement
 
@@ -365,7 +365,7 @@ def test_solvers_agree_with_the_truth(seed: int, method: str, tmp_path: Path) ->
     if seed == 5:
         of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}], "forbidden")
     model = model_of(rng, of, tmp_path / "m.onnx", trees=6)
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]), method=method, budget=vf.Budget(seconds=60))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["p"]), method=method, budget=vf.Budget(seconds=60))
     truth = vf.Status.PROVED if fair(by_person(model, of), None) else vf.Status.VIOLATED
     assert found.status in (truth, vf.Status.UNKNOWN)
     if method == "smt" and seed != 5:       # exact, ties too; a MILP claims nothing at 0
@@ -408,7 +408,7 @@ def test_values_that_no_tree_tells_apart_are_one_pair(tmp_path: Path) -> None:
     trees = [(0, "BRANCH_LEQ", 0.5, (1, "BRANCH_LEQ", 1.5, [1.0], [-2.0]), [0.5]), (0, "BRANCH_LEQ", 2.5, [1.0], [-0.25])]
     model = read_model(save(tmp_path / "m.onnx", trees, 2))
     described = schema_of(integer("p", 0, 4, protected=True), integer("a", 0, 3))
-    query = vf.IndividualFairness(network=model, schema=described, protected=["p"], epsilon=0.6)
+    query = vf.IndividualFairness(model=model, schema=described, protected=["p"], epsilon=0.6)
     twin = TreeTwin.of(twin_problem(query, questions_of(query)[1], goals_of(query)))
     kind = {0: 0, 1: 1, 2: 1, 3: 2, 4: 2}
     batch = twin.problem.batch
@@ -421,15 +421,15 @@ def test_values_that_no_tree_tells_apart_are_one_pair(tmp_path: Path) -> None:
     probability = 1 / (1 + np.exp(-scores.reshape(4, 5)))
     gap = float(np.ptp(probability, axis=1).max())
     for epsilon, status in ((gap - 1e-6, vf.Status.VIOLATED), (gap + 1e-6, vf.Status.PROVED)):
-        found = vf.verify(replace(query, network=model, epsilon=epsilon, differ="any"))
+        found = vf.verify(replace(query, model=model, epsilon=epsilon, differ="any"))
         assert found.status is status
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=described).accepted
+            assert vf.check(found.certificate, model=model, schema=described).accepted
 
 
 def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path) -> None:
     model, of, _ = proved(tmp_path)
-    query = vf.IndividualFairness(network=model, schema=of, protected=["p"])
+    query = vf.IndividualFairness(model=model, schema=of, protected=["p"])
     with pytest.raises(ModelError, match="is a tree ensemble") as error:
         vf.verify(query, method="lp")
     assert "\n" not in str(error.value)
@@ -446,7 +446,7 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     """Without a first bound too, as log-odds have none: the epsilons asked about close in on what can be proved."""
     of, asked = schema(1), list[float]()
     model = read_model(save(tmp_path / "m.onnx", [(4, "BRANCH_LEQ", 0.5, [0.0], [0.125])], of.domain.columns))
-    query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
+    query = vf.ProbabilityGap(model=model, schema=of, protected=["p"], scale=scale)
     problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
 
     def ask(_: TwinProblem, __: str, epsilon: float, *___: Any) -> gap_of_trees._Answer:
@@ -471,10 +471,10 @@ def test_a_threshold_that_no_float32_is_may_be_met_exactly(tmp_path: Path) -> No
     trees = [(0, "BRANCH_LEQ", 0.5, [tenth], [float(np.float32(0.3))]), (1, "BRANCH_LEQ", 2.5, [float(np.float32(0.7))], [0.5])]
     model = read_model(save(tmp_path / "m.onnx", trees, 2))
     of = schema_of(integer("sex", 0, 1, protected=True), integer("age", 0, 5), positive=f"value >= {tenth + 0.5!r}")
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["sex"]))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["sex"]))
     assert found.status is vf.Status.PROVED
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=model, schema=of).accepted
+    assert vf.check(found.certificate, model=model, schema=of).accepted
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -484,15 +484,15 @@ def test_probabilities_that_the_model_does_not_give_are_forged(shares: bool, tmp
     model = read_model(save(tmp_path / "m.onnx", trees, 2, **more))
     positive = "logit > 0" if shares else "value >= 0.3"
     of = schema_of(integer("age", 0, 5), integer("sex", 0, 1, protected=True), positive=positive)
-    query = vf.IndividualFairness(network=model, schema=of, protected=["sex"], epsilon=0.25)
+    query = vf.IndividualFairness(model=model, schema=of, protected=["sex"], epsilon=0.25)
     proof = vf.verify(query).certificate
-    assert vf.check(proof, network=model, schema=of).accepted
+    assert vf.check(proof, model=model, schema=of).accepted
     store = vf.certify_partition(query, size=3, store=tmp_path / "parts.sqlite")
     about, chunks = contents(store)
     of_probabilities = written(store, {**about, "scale": "probability"}, chunks)
     changes = {"epsilon": None}, {"scale": "probability"}, {"classes": "any"}
     forged = [replace(proof, query=replace(proof.query, **one)) for one in changes]
-    said = [vf.check(one, network=model, schema=of) for one in (*forged, of_probabilities)]
+    said = [vf.check(one, model=model, schema=of) for one in (*forged, of_probabilities)]
     assert [one.verdict for one in said] == ["REJECTED"] * 4
     assert ["gaps between probabilities" in str(one.rejections) for one in said] == [False, True, False, True]
 
@@ -504,11 +504,11 @@ def test_no_proof_about_float32_where_a_sum_may_overflow(scores: int, tmp_path: 
     trees.append((0, "BRANCH_LEQ", 0.5, [0.0] * (scores - 1) + [1e36], [0.0] * (scores - 1) + [2e36]))
     model = read_model(save(tmp_path / "m.onnx", trees, 1))
     described = schema_of(integer("sex", 0, 1), positive="logit > 0" if scores == 1 else "class = 2")
-    asked = vf.IndividualFairness(network=model, schema=described, protected=["sex"])
+    asked = vf.IndividualFairness(model=model, schema=described, protected=["sex"])
     found = vf.verify(asked)
     assert (found.status, found.float32) == (vf.Status.PROVED, False)
-    assert vf.verify(replace(asked, network=model, arithmetic="float32")).reason is vf.Reason.FLOAT32
+    assert vf.verify(replace(asked, model=model, arithmetic="float32")).reason is vf.Reason.FLOAT32
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=model, schema=described).accepted
+    assert vf.check(found.certificate, model=model, schema=described).accepted
     forged = replace(found.certificate, proofs=tuple(replace(one, float32=True) for one in found.certificate.proofs))
-    assert not vf.check(forged, network=model, schema=described).accepted
+    assert not vf.check(forged, model=model, schema=described).accepted

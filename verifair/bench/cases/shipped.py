@@ -179,7 +179,7 @@ def _part(read: ReadRows, size: int, number: int, seed: int) -> DecisionQuestion
 
 def _box(data: AskedRows, epsilon: float | None, low: Array, high: Array) -> DecisionQuestion:
     """Ask for 2-fairness in a raw box (V,)."""
-    query = IndividualFairness(network=data.network, schema=data.schema, protected=[data.sensitive], epsilon=epsilon)
+    query = IndividualFairness(model=data.network, schema=data.schema, protected=[data.sensitive], epsilon=epsilon)
     batch, _, _ = Pairs.of(query, low, high).batch(data.schema.domain, low[None], high[None], (low, high))
     return DecisionQuestion(problem=twin_problem(query, batch, goals_of(query)))
 

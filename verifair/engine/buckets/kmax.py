@@ -128,7 +128,7 @@ def kmax(
         x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
         outcomes=() if point is None else _outcomes(query, run.copies, point), certificate=run.certificate(upper),
         float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=clock.now() - started,
-        reason=None if lower == upper else reason or Reason.NUMERICAL, semantics=semantics(query.network),
+        reason=None if lower == upper else reason or Reason.NUMERICAL, semantics=semantics(query.model),
     )
 
 
@@ -199,14 +199,14 @@ class _KmaxSearch:
         values = query.combinations()
         protected = np.array([schema.index(name) for name in query.protected])
         self.lower[protected] = self.upper[protected] = values[0]
-        weights = margin(query.network, 1, 0)
-        model, arguments = query.network, (domain, weights, values, protected, (self.lower, self.upper))
+        weights = margin(query.model, 1, 0)
+        model, arguments = query.model, (domain, weights, values, protected, (self.lower, self.upper))
         copies: Copies | TreeCopies
         if isinstance(model, TreeEnsemble | ComparedTrees | MeanOfTrees):
             copies = TreeCopies.of(model, *arguments)
         else:
             copies = Copies.of(layered(model, "kmax"), *arguments)
-        self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.network))
+        self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.model))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         reference = _reference(copies, self.search.uniform(64))
         self.copies: Copies | TreeCopies = copies.with_reference(reference, self.lower, self.upper)
@@ -248,9 +248,9 @@ class _KmaxSearch:
     def certificate(self, upper: int) -> KmaxCertificate:
         query, names = self.query, tuple(feature.name for feature in self.query.schema.features)
         return KmaxCertificate(
-            network_sha256=query.network.source_sha256,
+            network_sha256=query.model.source_sha256,
             schema_sha256=query.schema.sha256,
-            semantics=semantics(query.network),
+            semantics=semantics(query.model),
             query=BucketQuery(
                 kind="k-discrimination",
                 protected=tuple(query.protected),

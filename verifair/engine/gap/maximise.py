@@ -82,12 +82,12 @@ def maximise(
     budget = budget or Budget()
     started = clock.now()
     box, batch = questions_of(query)
-    if not (query.network.piecewise_linear or isinstance(query.network, MeanOfTrees)):
+    if not (query.model.piecewise_linear or isinstance(query.model, MeanOfTrees)):
         result = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
         return _bisected(query, box, batch, result, started)
     # For deep networks, questions about single epsilons have far better bounds than the search for the gap. They come first, as
     # long as they are decided.
-    if isinstance(query.network, TreeEnsemble | MeanOfTrees) or len(query.network.hidden) < DEEP:
+    if isinstance(query.model, TreeEnsemble | MeanOfTrees) or len(query.model.hidden) < DEEP:
         return _searched(query, box, batch, tolerance, budget, started, jobs, progress)
     nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
     first = _bisected(query, box, batch, bracket(
@@ -108,7 +108,7 @@ def _searched(
     """Return the result of a search for the gap itself."""
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
-    if isinstance(query.network, TreeEnsemble | MeanOfTrees):
+    if isinstance(query.model, TreeEnsemble | MeanOfTrees):
         from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
 
         extreme = largest_gap_of_trees(
@@ -129,7 +129,7 @@ def _searched(
         lower=lower, upper=upper, witness=witness, certificate=certificate,
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[extreme.out_of], scale=query.scale, nodes=extreme.nodes,
         engine="branch-and-bound" + ", neuron-branching" * extreme.by_neurons,
-        seconds=clock.now() - started, semantics=semantics(query.network),
+        seconds=clock.now() - started, semantics=semantics(query.model),
     )
 
 
@@ -156,7 +156,7 @@ def _bisected(
     return MaximumGap(
         lower=result.lower, upper=result.upper, witness=witness, certificate=certificate, reason=result.reason, scale=query.scale,
         engine="bisection, branch-and-bound", nodes=result.nodes, seconds=clock.now() - started,
-        semantics=semantics(query.network),
+        semantics=semantics(query.model),
     )
 
 
@@ -170,7 +170,7 @@ def _enclosed(
         rows, margins = rows[::-1], (margins[1], margins[0])
     first, second = query.schema.encode(rows)
     agrees = _replayed(query, problem, first[None], second[None], lower)
-    return witness_at(query.schema, query.network, rows, margins, margin=lower, agrees=agrees)
+    return witness_at(query.schema, query.model, rows, margins, margin=lower, agrees=agrees)
 
 
 def _witness(query: ProbabilityGap, problem: TwinProblem, extreme: Extreme) -> tuple[float, Witness | None]:
@@ -179,13 +179,13 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, extreme: Extreme) -> t
     second = problem.batch.take(question).second(raw)
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
         return 0.0, None
-    if not query.network.piecewise_linear:
+    if not query.model.piecewise_linear:
         best = BestGap(problem, query.scale == "logit")
         best.look(extreme.question, extreme.point)
         lower, point, margins = best.best
         return lower, None if point is None else _enclosed(query, problem, point, margins, lower)
     x, x_prime = pair(problem, question, raw)
-    logits = query.network.forward(exact(np.concatenate([x, x_prime])))
+    logits = query.model.forward(exact(np.concatenate([x, x_prime])))
     weights = problem.margin
     exact_margins = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
     rows = [raw[0], second[0]]
@@ -195,7 +195,7 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, extreme: Extreme) -> t
     gap = float(np.nextafter(_float(exact_margins[0] - exact_margins[1]), -np.inf)) if logit else gap_bounds(*exact_margins)[0]
     outputs = _float(exact_margins[0]), _float(exact_margins[1])
     agrees = _replayed(query, problem, x, x_prime, gap)
-    return max(gap, 0.0), witness_at(query.schema, query.network, np.array(rows), outputs, margin=gap, agrees=agrees)
+    return max(gap, 0.0), witness_at(query.schema, query.model, np.array(rows), outputs, margin=gap, agrees=agrees)
 
 
 def _float(value: Fraction) -> float:
@@ -205,9 +205,9 @@ def _float(value: Fraction) -> float:
 
 def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:
     """Return True if float32 onnxruntime shows the gap as well; None for a network without a file."""
-    if query.network.source is None:
+    if query.model.source is None:
         return None
-    g, g_prime = (float((runtime_logits(query.network, inputs.astype(np.float32)) @ problem.margin)[0]) for inputs in (x, x_prime))
+    g, g_prime = (float((runtime_logits(query.model, inputs.astype(np.float32)) @ problem.margin)[0]) for inputs in (x, x_prime))
     replayed = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
     return bool(abs(replayed - gap) <= 1e-4 * max(1.0, abs(gap)))
 

@@ -110,7 +110,7 @@ def certify_share(
     return CertifiedShare(
         fair=_rounded(certificate.fair), unfair=_rounded(certificate.unfair), certificate=certificate, cells=search.cells,
         reason=None if width <= tolerance else reason or Reason.NUMERICAL, seconds=search.seconds,
-        semantics=semantics(query.network),
+        semantics=semantics(query.model),
     )
 
 
@@ -126,7 +126,7 @@ def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
         part = inside[i : i + COPIES]
         pairs, _ = question.comparisons(part, part)
         counted = pairs.any(axis=(1, 2))
-        is_fair = question.decided(query.network, part[counted], pairs[counted])
+        is_fair = question.decided(query.model, part[counted], pairs[counted])
         fair, unfair = fair + int(is_fair.sum()), unfair + int((~is_fair).sum())
     return fair, unfair, len(raw) - fair - unfair
 
@@ -142,8 +142,8 @@ def share_question(query: IndividualFairness) -> ShareQuestion:
 def _check(query: IndividualFairness, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
-    if not isinstance(query.network.whole, TreeEnsemble):
-        query.network.require_piecewise_linear("the certified share")
+    if not isinstance(query.model.whole, TreeEnsemble):
+        query.model.require_piecewise_linear("the certified share")
     query.require_favourable("the certified share")
     if query.epsilon is not None:
         raise QueryError("the certified share is about decisions: drop epsilon")
@@ -174,7 +174,7 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
     except CertificateError as error:
         raise DataError(f"{error}; name another file with --store") from None
     matches = (replace(certificate.query, tolerance=None), certificate.network_sha256, certificate.schema_sha256) == (
-        _query(query), query.network.source_sha256, query.schema.sha256
+        _query(query), query.model.source_sha256, query.schema.sha256
     )
     if not matches or not certificate.intact:
         raise DataError(f"{store}: holds another question; pass the same model, schema and options as it was made with")
@@ -197,7 +197,7 @@ class _ShareSearch:
     ) -> None:
         self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
         self.domain = domain = question.domain
-        self.looks = CellLooks.of(query.network, question)
+        self.looks = CellLooks.of(query.model, question)
         self.volume, self.helpers = self.looks.volume, Helpers(Shared(value=self.looks.cells), jobs)
         self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
@@ -312,8 +312,8 @@ class _ShareSearch:
         fair, unfair = self._shares()
         leaf = np.asarray(self.trees.feature[: self.trees.size] == -1)
         return ShareCertificate(
-            network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
-            semantics=semantics(self.query.network), query=_query(self.query, self.tolerance),
+            network_sha256=self.query.model.source_sha256, schema_sha256=self.query.schema.sha256,
+            semantics=semantics(self.query.model), query=_query(self.query, self.tolerance),
             features=tuple(feature.name for feature in self.query.schema.features), fair=fair, unfair=unfair,
             tree=self.trees.written(np.zeros(1, dtype=np.int64), leaf, {})[0], history=tuple(self.history),
         )

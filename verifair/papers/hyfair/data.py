@@ -38,7 +38,7 @@ class Question:
     @property
     def clusters(self) -> KDiscrimination:
         """Return the query that the paper counts: outcomes over the combined protected values."""
-        return KDiscrimination(network=self.network, schema=self.schema, protected=self.protected, values=self.values)
+        return KDiscrimination(model=self.network, schema=self.schema, protected=self.protected, values=self.values)
 
 
 def question(request: Request) -> Question:

@@ -59,8 +59,8 @@ def instances(request: Request) -> pd.DataFrame:
     """
     setup = question(request)
     protected = tuple(name for name in setup.protected if name in setup.schema.protected_names)
-    space = Space.of(KDiscrimination(network=setup.network, schema=setup.schema, protected=protected))
-    query = IndividualFairness(network=setup.network, schema=setup.schema, protected=protected, epsilon=EPSILON, differ="any")
+    space = Space.of(KDiscrimination(model=setup.network, schema=setup.schema, protected=protected))
+    query = IndividualFairness(model=setup.network, schema=setup.schema, protected=protected, epsilon=EPSILON, differ="any")
     lines: list[dict[str, Any]] = []
     for method, solver in _solvers():
         line = {"network": request.dataset, "method": method, "solver": solver or "verifair"}
@@ -169,7 +169,7 @@ def _prices(
     train, test, labels = schema.raw(table.train), schema.raw(table.test), schema.labels(table.test)
     largest_k = kmax(query, budget=Budget(seconds=request.seconds, seed=request.seed), start=train)
     tightening = Tightening(question=query, given=(), rows=train, seed=request.seed)
-    accuracy, _ = score(query.network, schema, (), test, labels)
+    accuracy, _ = score(query.model, schema, (), test, labels)
     lines = [_price("none", certified, largest_k.upper, 0.0, 1.0, accuracy)]
     for part, target in zip(PARTS_OF_GAP, targets, strict=True):
         try:
@@ -178,9 +178,9 @@ def _prices(
             lines.append(_price(f"{part:g}", target, 0, 1.0, 0.0, None))
             continue
         k = min(largest_k.upper, guardrail.most_buckets(query.buckets))
-        if not check(guardrail.certificate, network=query.network, schema=outside(query, guardrail.rules).schema).accepted:
+        if not check(guardrail.certificate, model=query.model, schema=outside(query, guardrail.rules).schema).accepted:
             raise AssertionError(f"{request.dataset}: the certificate of a gap of {target:g} is rejected")
-        accuracy, refused = score(query.network, schema, guardrail.rules, test, labels)
+        accuracy, refused = score(query.model, schema, guardrail.rules, test, labels)
         lines.append(_price(f"{part:g}", target, k, refused, guardrail.domain, accuracy))
     for n in reversed(range(1, len(lines) - 1)):  # rules with a smaller gap that refuse no more also serve a larger target
         if lines[n + 1]["refused, %"] <= lines[n]["refused, %"]:

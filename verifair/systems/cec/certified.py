@@ -135,12 +135,12 @@ class _Pair:
 
 
 def certify_consistency(
-    network: Any, schema: Schema, audit: ComparedPairs, reference: Reference, people: People, delta: float, *,
+    model: Any, schema: Schema, audit: ComparedPairs, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, jobs: int = 1, progress: Progress | None = None,
 ) -> CertifiedConsistency:
     """Prove that pairs of an audit stay in regime A (same decision, same reasons) when both people move by at most delta units.
 
-    network: a Network, or anything that `verifair.read` takes.
+    model: a network, or anything that `verifair.read` takes for one.
     audit, reference, people: the audit, its reference, and the people audited.   delta: units of the schema, 0 for the pair itself.
     budget: seconds for the whole run (default: no limit), boxes for each pair (nodes; default: 320).
     jobs: number of processes; within `vf.cluster` its workers.   progress: called with (pairs done, pairs in regime A).
@@ -152,8 +152,8 @@ def certify_consistency(
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("values", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
-    model, schema = schema.settled(read_network(network, "certified explanation consistency"))
-    network = layered(schema.judges(model), "certified explanation consistency")
+    found, schema = schema.settled(read_network(model, "certified explanation consistency"))
+    network = layered(schema.judges(found), "certified explanation consistency")
     network.require_piecewise_linear("certified explanation consistency")
     started = clock.now()
     deadline = Deadline.after(np.inf if budget is None else budget.seconds)

@@ -28,7 +28,7 @@ from verifair.systems.stores import Parts
 class ExplanationConsistency(TableEstimator):
     """Measure whether comparable people of different groups get the same decision for similar reasons.  (CEC)
 
-    network: a model, or anything that `verifair.read` takes.   schema: of its columns; merit = true marks the features of merit.
+    model: a model, or anything that `verifair.read` takes.   schema: of its columns; merit = true marks the features of merit.
     tau: largest distance of a counterpart, in standard deviations of merit (None: no limit).
     threshold: scores above it count as different reasons.   steps: None for exact integrals, T for a Riemann sum (the paper: 32).
     ties, seed: the choice among equally near people.   threads: for the attributions.
@@ -40,11 +40,11 @@ class ExplanationConsistency(TableEstimator):
     """
 
     def __init__(
-        self, network: Any, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
+        self, model: Any, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
         steps: int | None = None, ties: Ties = DEFAULTS.ties, seed: int = 0, threads: int = 2,
         attribution: Attribution | None = None,
     ) -> None:
-        self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
+        self.model, self.schema, self.tau, self.threshold, self.steps = model, schema, tau, threshold, steps
         self.ties, self.seed, self.threads, self.attribution = ties, seed, threads, attribution
 
     def fit(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> ExplanationConsistency:
@@ -88,7 +88,7 @@ class ExplanationConsistency(TableEstimator):
         check_is_fitted(self)
         with self._kept(store, resume) as parts:
             return control(
-                read(self.network), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
+                read(self.model), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
                 threads=self.threads, progress=progress, parts=parts,
             )
 
@@ -107,7 +107,7 @@ class ExplanationConsistency(TableEstimator):
     def _check(self) -> Model:
         if not isinstance(self.schema, Schema):
             raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
-        found, described = self.schema.settled(read(self.network))
+        found, described = self.schema.settled(read(self.model))
         network = described.judges(found)
         self._settings()
         for name, least in (("seed", 0), ("threads", 1)):

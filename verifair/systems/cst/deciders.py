@@ -12,7 +12,7 @@ import pandas as pd
 from encoders.network import Array, Booleans
 from verifair.engine.questions import decisions
 from verifair.errors import DataError, QueryError
-from verifair.models.field import NETWORK, NetworkField
+from verifair.models.field import MODEL, ModelField
 from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
@@ -114,13 +114,13 @@ class NetworkDecider:
     A counterfactual must be an input that the schema allows: `legal` rounds and clips it.
     """
 
-    network: NetworkField = NETWORK
+    model: ModelField = MODEL
     schema: Schema
     good: int | None = None
 
     def __post_init__(self) -> None:
-        network, schema = self.schema.settled(self.network)
-        object.__setattr__(self, "network", schema.judges(network))
+        network, schema = self.schema.settled(self.model)
+        object.__setattr__(self, "model", schema.judges(network))
         object.__setattr__(self, "schema", schema)
         if self.good is None:
             object.__setattr__(self, "good", self.schema.good)
@@ -133,7 +133,7 @@ class NetworkDecider:
         try:
             for part in blocks(len(frame)):
                 raw = self.schema.raw(frame.iloc[part])
-                result[part] = decisions(self.network, self.schema.encode(raw)) == self.good
+                result[part] = decisions(self.model, self.schema.encode(raw)) == self.good
         except DataError:
             self.schema.raw(frame)  # raises the same error, with the number of such rows among all
             raise
@@ -158,9 +158,9 @@ class NetworkDecider:
     def words(self) -> str:
         outcome = self.schema.outcome
         rule = "" if self.good else ", class 0 is positive"
-        if self.network.whole.outputs > 2 or not (outcome.of == "class" or outcome.plain):
+        if self.model.whole.outputs > 2 or not (outcome.of == "class" or outcome.plain):
             rule = f", {self.schema.positive} is positive"
-        return model_words(self.network.whole) + rule
+        return model_words(self.model.whole) + rule
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

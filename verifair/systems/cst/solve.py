@@ -78,7 +78,7 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
         raise QueryError("MODEL and --schema belong together: a network, and what it takes; pass both, or neither")
     network = None
     if model is not None and schema is not None:
-        network = NetworkDecider(network=read_model(model), schema=Schema.load(schema))
+        network = NetworkDecider(model=read_model(model), schema=Schema.load(schema))
     file = causal_file.load(settings.causal)
     decider = network or decider_of(file, settings.causal)
     recorded = [] if file.decision.column is None else [file.decision.column]
@@ -108,7 +108,7 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
     if decision.weights is not None:
         decider = LinearRule(weights=decision.weights, above=decision.above, at_least=decision.at_least)
     elif file.network_path is not None and file.schema_path is not None:
-        decider = NetworkDecider(network=read_model(file.network_path), schema=Schema.load(file.schema_path), good=decision.good)
+        decider = NetworkDecider(model=read_model(file.network_path), schema=Schema.load(file.schema_path), good=decision.good)
     if decision.column is not None:
         return Recorded(column=decision.column, positive=decision.positive, counterfactual=decider)
     if decider is None:
@@ -194,7 +194,7 @@ def _solve(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts)
     return CstResult(
         query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
         not_tested=[in_words(do) for do in interventions[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
-        model_sha256=None if network is None else network.network.source_sha256,
+        model_sha256=None if network is None else network.model.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
         interrupted=parts.with_remedy("what was tested until then is kept") if stopped else None, model=test,
@@ -276,7 +276,7 @@ def _certify(
     for index, do in enumerate(interventions):
         with work.bar(f"certified, do({in_words(do)})") as progress:
             certified = certify_counterfactuals(
-                test.causal_model_, decider.network, decider.schema, test.frame_, do=do, level=level,
+                test.causal_model_, decider.model, decider.schema, test.frame_, do=do, level=level,
                 budget=work.budget(1 / (len(interventions) - index)), progress=progress,
             )
         path = work.certificate and _certificate_path(work.certificate, in_words(do))

@@ -37,7 +37,7 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     """Return the page's section on CST, with the audited network as the decider."""
     data, rows = subject.some(settings.rows, work.seed)
     path = subject.inside(TITLE, "causal", str(settings.causal))
-    decider = NetworkDecider(network=subject.network, schema=subject.schema)
+    decider = NetworkDecider(model=subject.network, schema=subject.schema)
     cst_subject = CstSubject(
         frame=data.frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
         prefix=f"[{TITLE}]: ",

@@ -143,7 +143,7 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
     """Return the query of `certify_robust` without rows. Raises QueryError and SchemaError as it does."""
-    query = Robustness(network=network, schema=schema, delta=delta)
+    query = Robustness(model=network, schema=schema, delta=delta)
     query.schema.steps([])
     if len(_favoured(query)) > 1:
         raise QueryError(
@@ -166,7 +166,7 @@ def _check(schema: Schema, raw: Array) -> None:
 
 def _favoured(query: Robustness) -> tuple[int, ...]:
     """Return the classes that a counterfactual may have."""
-    network, outcome = query.network, query.schema.outcome
+    network, outcome = query.model, query.schema.outcome
     return outcome.favoured(network.outputs) if network.outputs > 2 else (outcome.good,)
 
 
@@ -177,11 +177,11 @@ def _with_seconds(budget: Budget, seconds: float) -> Budget:
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return the answers for each row and other class: does the positive class win? The classes share the seconds evenly."""
     (winner,) = _favoured(query)
-    losers = [c for c in range(classes(query.network)) if c != winner]
+    losers = [c for c in range(classes(query.model)) if c != winner]
     deadline = clock.now() + budget.seconds
     result: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
-        problem = robustness_problem(query.network, query.schema, raw, delta, None, (winner, loser))
+        problem = robustness_problem(query.model, query.schema, raw, delta, None, (winner, loser))
         seconds = max(deadline - clock.now(), 1e-3) / (len(losers) - k)
         for row, (answer,) in zip(result, solve(problem, method=method, budget=_with_seconds(budget, seconds)), strict=True):
             row[loser] = answer
@@ -238,9 +238,9 @@ def _certificate(query: Robustness, decided: Sequence[Proof | RowStatement]) -> 
     if all(isinstance(proof.evidence, Counterexample) for proof in content["proofs"]):
         return None
     return Certificate(
-        network_sha256=query.network.source_sha256,
+        network_sha256=query.model.source_sha256,
         schema_sha256=query.schema.sha256,
-        semantics=semantics(query.network),
+        semantics=semantics(query.model),
         query=RowsQuery(kind="robustness", protected=(), delta=tuple(sorted({float(value) for value in query.delta}))),
         features=tuple(feature.name for feature in query.schema.features),
         **content,

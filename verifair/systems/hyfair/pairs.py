@@ -104,6 +104,6 @@ class FairnessSettings(PairSettings):
         from verifair.engine.queries import IndividualFairness
 
         return IndividualFairness(
-            network=subject.network, schema=subject.schema, protected=self.names(verb, subject.schema.protected_names),
+            model=subject.network, schema=subject.schema, protected=self.names(verb, subject.schema.protected_names),
             box=self.box, epsilon=self.epsilon, differ=self.differ, relax=self.relax, signs=self.signs, classes=self.classes,
         )

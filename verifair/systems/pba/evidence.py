@@ -43,9 +43,9 @@ def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> 
 def certificate_of(query: PersistentBias | Robustness, table: LabelledRows, verdicts: pd.DataFrame) -> Certificate:
     """Return all proofs and counterexamples of a query about a table's rows, each with the statement that it proves or refutes."""
     return Certificate(
-        network_sha256=query.network.source_sha256,
+        network_sha256=query.model.source_sha256,
         schema_sha256=query.schema.sha256,
-        semantics=semantics(query.network),
+        semantics=semantics(query.model),
         query=RowsQuery(
             kind="persistent-bias" if isinstance(query, PersistentBias) else "robustness",
             protected=query.exchange.names if query.exchange else (),
@@ -82,7 +82,7 @@ def _statement_of(query: PersistentBias | Robustness, table: LabelledRows, line:
 
 def classes_of(query: PersistentBias | Robustness) -> Sequence[str]:
     """Return the names of the model's classes, in their order."""
-    schema, count = query.schema, query.network.outputs
+    schema, count = query.schema, query.model.outputs
     return schema.class_names if count < 3 else schema.classes or [f"class {k}" for k in range(count)]
 
 
@@ -105,7 +105,7 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     if line.goal in ("observed", "flipped") and query.exchange is not None:
         x_prime = query.exchange.put(np.array([x]), np.array([line.to]))[0].tolist()
     first, second = json.loads(line.margins)
-    probability = probabilities(query.network, np.array([first, second]))
+    probability = probabilities(query.model, np.array([first, second]))
     value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
     valued = schema.outcome.of == "value"
     inputs = schema.encode(np.array([x, x_prime]))
@@ -115,7 +115,7 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
         x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
         decisions=(label if first > 0 else against, label if second > 0 else against),
         probabilities=None if valued else (float(probability[0]), float(probability[1])),
-        values=tuple(query.network.whole.forward(inputs)[:, 0].tolist()) if valued else None, margin=value,
+        values=tuple(query.model.whole.forward(inputs)[:, 0].tolist()) if valued else None, margin=value,
         float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
         missing=schema.missing,
     )  # fmt: skip

@@ -100,7 +100,7 @@ def verify_rows(
     if isinstance(frame, LabelledRows):
         people = TableStream.passed(lambda: [frame], [query])
     else:
-        people = TableStream.of(query.network, query.schema, Stream.of(frame), [query])
+        people = TableStream.of(query.model, query.schema, Stream.of(frame), [query])
     return decide_rows(query, people, **options).frame()
 
 
@@ -138,11 +138,11 @@ def decide_rows(
     )  # fmt: skip
     with Store(verdicts.path) as database:
         database.begin(run, describe(query, people, method, solver), resume=resume)
-        finished, expected = database.count_decided(run, budget.nodes), people.expected(query, classes(query.network))
+        finished, expected = database.count_decided(run, budget.nodes), people.expected(query, classes(query.model))
         if progress is not None:
             progress(finished, max(expected, finished))
         deadline = Deadline.after(budget.seconds)
-        common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
+        common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.model)))
         batches = plan(query, people)
         batches = _undecided(batches, database, run, budget.nodes) if resume else batches
         work = (joblib.delayed(_solve_batch)(common, batch, deadline) for batch in batches)
@@ -151,7 +151,7 @@ def decide_rows(
             finished += len(records)
             if progress is not None:
                 progress(finished, max(expected, finished))
-        total = people.counts.verdicts(query, classes(query.network))
+        total = people.counts.verdicts(query, classes(query.model))
         if not total:
             note = " for a row and its counterfactual alike" if kinds(query) == ("bias",) else ""
             forbidden = ", or the constraints forbid its counterfactual" if query.schema.constraints else ""
@@ -172,7 +172,7 @@ def decide_rows(
 def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> Iterator[Batch]:
     """Yield all questions of a query, in batches that do not depend on the table's chunks: kind by kind and delta by delta, for
     rows of one class in the table's order."""
-    count = classes(query.network)
+    count = classes(query.model)
     for kind in kinds(query):
         for delta in query.delta:
             first = Batch(
@@ -236,8 +236,8 @@ def describe(query: PersistentBias | Robustness, people: TableStream, method: st
         "arithmetic": query.arithmetic,
         "method": method,
         "solver": solver,
-        "network_sha256": query.network.source_sha256,
-        "output": query.network.output,  # one file may hold several networks
+        "network_sha256": query.model.source_sha256,
+        "output": query.model.output,  # one file may hold several networks
         "schema_sha256": query.schema.sha256,
         "data_sha256": people.sha256,
         "rows": people.rows,
@@ -263,11 +263,11 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
     with _libraries().limit(limits=budget.threads):
         if isinstance(query, PersistentBias):
             names = query.exchange.names
-            problem = bias_problem(query.network, query.schema, raw, names, batch.to, batch.delta, pair)
+            problem = bias_problem(query.model, query.schema, raw, names, batch.to, batch.delta, pair)
         else:
             if batch.kind == "robust-flipped" and query.exchange is not None:
                 raw = query.exchange.put(raw, batch.to)
-            problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, pair)
+            problem = robustness_problem(query.model, query.schema, raw, batch.delta, query.sensitive, pair)
         problem = replace(problem, float32=query.arithmetic == "float32")
         answers = solve(problem, method=run.method, solver=run.solver, budget=limits)
     return list(_records(batch, group_numbers, answers))

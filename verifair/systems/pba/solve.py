@@ -59,7 +59,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     exchanges = [*(Exchange.of(schema, name) for name in names), *joint]
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
-        kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
+        kind(model=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
         for name in [*names, *(exchange.names for exchange in joint if settings.intersections)] for kind in kinds
     ]
     for name in names:

@@ -182,7 +182,7 @@ def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator
 
 def _of_other_classes(result: _Proved, favoured: Sequence[int]) -> Iterator[Statement]:
     """Yield a statement for each delta on biased people whose class is not favourable; of the smallest on the first screen."""
-    answers = result.verdicts.answers(labels=[c for c in range(result.query.network.outputs) if c not in favoured])
+    answers = result.verdicts.answers(labels=[c for c in range(result.query.model.outputs) if c not in favoured])
     biased = (answers["observed"] == PROVED) | (answers["flipped"] == PROVED)
     for delta, people in answers[biased].groupby("delta")["people"].sum().items():
         nearby = f", also for everybody within {units(delta)} of them" if delta else ""

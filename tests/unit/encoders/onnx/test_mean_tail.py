@@ -99,7 +99,7 @@ def test_ramps_of_a_score_that_overlap_are_bounded_one_by_one(stored: Path, tmp_
     shown = network.forward(rows)[:, 0].reshape(49, 7)
     gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
     for share in (0.3, 0.6, 0.99, 1.01):
-        query = vf.IndividualFairness(network=network, schema=schema, protected=["c"], epsilon=share * gap)
+        query = vf.IndividualFairness(model=network, schema=schema, protected=["c"], epsilon=share * gap)
         verdict = vf.verify(query, budget=vf.Budget(seconds=60))
         assert verdict.status is (vf.Status.VIOLATED if share < 1 else vf.Status.PROVED)
-        assert verdict.certificate is None or vf.check(verdict.certificate, network=network, schema=schema).accepted
+        assert verdict.certificate is None or vf.check(verdict.certificate, model=network, schema=schema).accepted

@@ -68,7 +68,7 @@ def test_a_linear_function_that_is_0_is_no_tree() -> None:
     model = fitted(MIXED["soft with a linear model"], 0)
     model.estimators_[0].coef_ = np.zeros((1, 3))
     network = read(model)
-    verdict = vf.verify(vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    verdict = vf.verify(vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips(network.forward(ROWS)[:, 0] > 0) else vf.Status.PROVED)
 
 
@@ -87,13 +87,13 @@ def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed
     margins = network.forward(ROWS)[:, 0]
     shown = probabilities(network, margins).reshape(-1, 3)
     gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
-    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"])
+    query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["p"])
     for epsilon in (None, *(share * gap for share in (0.999, 1.001, 1.05, 1.3) if 1e-3 < gap < 0.75)):
         truth = flips(margins > 0) if epsilon is None else gap > epsilon
         verdict = vf.verify(replace(query, epsilon=epsilon), budget=vf.Budget(seconds=20))
         assert verdict.status in (vf.Status.UNKNOWN, vf.Status.VIOLATED if truth else vf.Status.PROVED)
         if verdict.certificate is not None:
-            assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+            assert vf.check(verdict.certificate, model=network, schema=SCHEMA).accepted
 
 
 @pytest.mark.usefixtures("three_leaves")
@@ -104,16 +104,16 @@ def test_values_that_are_compared_are_told_apart_with_few_leaves(name: str, seed
     network = read(fitted((MIXED | STACKED)[name], seed))
     margins = network.forward(ROWS)[:, 0].reshape(6, 15)
     gap = float(np.ptp(margins, axis=0).max())
-    asked = vf.ProbabilityGap(network=network, schema=SCHEMA, protected=["a"], scale="logit")
+    asked = vf.ProbabilityGap(model=network, schema=SCHEMA, protected=["a"], scale="logit")
     found = vf.verify(asked, budget=vf.Budget(seconds=20))
     assert found.lower <= gap + 1e-9 <= found.upper + 2e-9
-    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["a"])
+    query = vf.IndividualFairness(model=network, schema=SCHEMA, protected=["a"])
     decided = bool(((margins > 0).any(axis=0) & (margins <= 0).any(axis=0)).any())
     assert vf.verify(query, budget=vf.Budget(seconds=20)).status in (
         vf.Status.UNKNOWN, vf.Status.VIOLATED if decided else vf.Status.PROVED)
-    most = vf.verify(vf.KDiscrimination(network=network, schema=SCHEMA, protected=["a"]), budget=vf.Budget(seconds=20))
+    most = vf.verify(vf.KDiscrimination(model=network, schema=SCHEMA, protected=["a"]), budget=vf.Budget(seconds=20))
     for one in (found, most):
-        assert one.certificate is None or vf.check(one.certificate, network=network, schema=SCHEMA).accepted
+        assert one.certificate is None or vf.check(one.certificate, model=network, schema=SCHEMA).accepted
 
 
 @pytest.mark.parametrize("seed", draws(12))
@@ -127,9 +127,9 @@ def test_proofs_about_real_features_hold_at_random_rows(name: str, seed: int) ->
     most = float((shown.max(axis=1) - shown.min(axis=1)).max())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = vf.verify(vf.ProbabilityGap(network=network, schema=schema, protected=["p"], scale="logit"),
+        found = vf.verify(vf.ProbabilityGap(model=network, schema=schema, protected=["p"], scale="logit"),
                           budget=vf.Budget(seconds=10))
     assert found.upper >= most - 1e-9
     assert found.upper - found.lower < 0.02
     if found.certificate is not None:
-        assert vf.check(found.certificate, network=network, schema=schema).accepted
+        assert vf.check(found.certificate, model=network, schema=schema).accepted

@@ -76,7 +76,7 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
         assert proof["file"].startswith("my page.files/")
         assert "--model 'my page.files/model.onnx' --schema 'my page.files/schema.toml'" in proof["command"]
         schema = vf.Schema.load(folder / "schema.toml")
-        assert vf.check(tmp_path / proof["file"], network=folder / "model.onnx", schema=schema).accepted
+        assert vf.check(tmp_path / proof["file"], model=folder / "model.onnx", schema=schema).accepted
     # Saved twice, over an older page and under another name: the same. What is no audit's stays.
     found.save(page)
     assert found.save(tmp_path / "other.html").read_text(encoding="utf-8") != html

@@ -43,7 +43,7 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
     """Proved for everybody near a person, so of the person too: the probability with the higher value is higher, or lower."""
     german = datasets.german()
     network, schema, frame = read_onnx(datasets.network_path("german")), german.schema, german.frame.head(60)
-    found = verify_rows(PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1]), frame)
+    found = verify_rows(PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1]), frame)
     raw, v = schema.raw(frame), schema.index("sex")
     probability = []
     for value in (0, 1):
@@ -90,7 +90,7 @@ def test_of_the_pairs_that_are_counted_those_that_favour_both_ways_are_biased_to
     network = network_of(([[1.0] * 7], [0.0]))
     race = Feature(name="race", kind="one-hot", categories=tuple("abcdef"), protected=True)
     schema = schema_of(race, integer("debt", 0, 6, unit=1.0), positive="logit > 0", label="good")
-    query = PersistentBias(network=network, schema=schema, sensitive="race", delta=[0])
+    query = PersistentBias(model=network, schema=schema, sensitive="race", delta=[0])
     for goal, said in ((PROVED, "in 0 of them, and for fewer in 0; in 5 for as many."), (REFUTED, "and for fewer in 0.")):
         found = pd.DataFrame([
             {"delta": 0, "group": one, "to": other, "label": 1, "observed": goal, "flipped": REFUTED, "robust": None, "people": 1}
@@ -143,7 +143,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     )
     frame = pd.DataFrame({"group": ["a"], "age": [0]}, index=["Kim"])
     found = certify._SectionParts(answer=[{}])
-    query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
+    query = IndividualFairness(model=network, schema=schema, protected=["group"], box=box)
     certify._exchange(_subject(schema, network, frame), query, found)
     counts = {"people": 1, "asked": 1, "decided_otherwise": 1, "to_favourable": 1}
     groups = {"a": {"people": 1, "decided_otherwise": 1, "to_favourable": 1}}
@@ -161,7 +161,7 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     network = network_of(([[1.0]], [0.0]))
     schema = schema_of(categorical("group", "a", "b", protected=True), positive="logit > 0")
     found = certify._SectionParts(answer=[{}])
-    query = IndividualFairness(network=network, schema=schema, protected=["group"], signs=signs)
+    query = IndividualFairness(model=network, schema=schema, protected=["group"], signs=signs)
     rows = pd.DataFrame({"group": ["a"]})
     certify._exchange(_subject(schema, network, rows), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
@@ -268,7 +268,7 @@ def report(*rejections: object, undecided: int = 0) -> CheckReport:
 def test_only_what_the_checker_accepted_in_this_run_is_called_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def kept(answer: CheckReport, seconds: float = 60.0) -> Evidence:
         def check(file: Path, *, progress: Progress, **about: object) -> CheckReport:
-            assert about == {"network": NETWORK, "schema": SCHEMA}
+            assert about == {"model": NETWORK, "schema": SCHEMA}
             progress(1, 2)
             return answer
 

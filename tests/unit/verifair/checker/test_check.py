@@ -187,7 +187,7 @@ def test_row_statements_are_accepted_only_when_true(
             network, Proof(statement=statement, evidence=tree, margin=margin),
             kind="robustness" if goal == "robust" else "persistent-bias",
         )
-        accepted = check(given, network=network, schema=SCHEMA).accepted
+        accepted = check(given, model=network, schema=SCHEMA).accepted
         assert not accepted or (true and (margin is None or margin <= least))
         if depth == 99 and true and (margin is None or margin < least):
             assert accepted
@@ -228,7 +228,7 @@ def test_flip_statements_are_accepted_only_when_true(
     whole = replace(
         certificate(network, Proof(statement=statement, evidence=tree), Proof(statement=other, evidence=second)), query=query
     )
-    report = check(whole, network=network, schema=SCHEMA)
+    report = check(whole, model=network, schema=SCHEMA)
     ends = np.array(other.lower), np.array(other.upper)
     truth = {0: holds(network, statement, lower, upper, signs), 1: holds(network, other, *ends, signs)}
     rejected = {rejection.proof for rejection in report.rejections}
@@ -319,7 +319,7 @@ def test_robustness_at_a_tie_goes_to_the_smaller_class(classes: tuple[int, int],
     statement = RowStatement(goal="robust", row=(2, 0, 1, 0), delta=1, classes=classes)
     for margin in (None, 0.0, 2.0**-141):
         proof = Proof(statement=statement, evidence=grow(*row_box(statement), 99), margin=margin)
-        report = check(certificate(network, proof, kind="robustness"), network=network, schema=SCHEMA)
+        report = check(certificate(network, proof, kind="robustness"), model=network, schema=SCHEMA)
         assert report.accepted == (accepted and (not margin or output > 0)), reasons(report)
 
 
@@ -329,7 +329,7 @@ def test_equal_copies_are_no_bias(goal: str) -> None:
     for margin in (None, 0.0, 5e-324):
         statement = RowStatement(goal=goal, row=(2, 0, 1, 0), delta=0, classes=(1, 0), prime={"sex": 1})
         proof = Proof(statement=statement, evidence=Tree.leaf(), margin=margin)
-        report = check(certificate(network, proof), network=network, schema=SCHEMA)
+        report = check(certificate(network, proof), model=network, schema=SCHEMA)
         assert "the claim is false" in reasons(report)
 
 
@@ -342,7 +342,7 @@ def test_touching_zero_is_no_flip_with_strict_signs_alone(signs: Signs) -> None:
         statement = BoxStatement(goal="no-flip", lower=(0, -2, 0, z), upper=(5, 3, 2, z), prime={"sex": 1 - z}, classes=(1, 0))
         tree = grow(np.array(statement.lower), np.array(statement.upper), 99)
         proofs.append(Proof(statement=statement, evidence=tree))
-    report = check(replace(certificate(network, *proofs), query=query), network=network, schema=SCHEMA)
+    report = check(replace(certificate(network, *proofs), query=query), model=network, schema=SCHEMA)
     assert {one.proof for one in report.rejections} == (set() if signs == "strict" else {1})
 
 
@@ -350,7 +350,7 @@ def test_touching_zero_is_no_flip_with_strict_signs_alone(signs: Signs) -> None:
 def test_a_query_is_about_flips_or_about_gaps(signs: Signs | None, epsilon: float | None) -> None:
     network, good = fairness_certificate()
     other = replace(good, query=replace(good.query, signs=signs, epsilon=epsilon))
-    assert "either the signs" in reasons(check(other, network=network, schema=SCHEMA))
+    assert "either the signs" in reasons(check(other, model=network, schema=SCHEMA))
 
 
 # Mutations: each is written to a file with a fresh digest, so that only the check itself can notice
@@ -399,10 +399,10 @@ def resplit(tree: Tree, feature: int) -> Tree:
     (lambda tree: named(tree, 20, -1.0), "negative weight"),
 ])
 def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None:
-    assert check(certificate(NETWORK, GOOD), network=NETWORK, schema=SCHEMA).accepted
+    assert check(certificate(NETWORK, GOOD), model=NETWORK, schema=SCHEMA).accepted
     bad = certificate(NETWORK, OTHER, replace(GOOD, evidence=change(GOOD.evidence)))
     bad.save(tmp_path / "bad.json")
-    report = check(tmp_path / "bad.json", network=NETWORK, schema=SCHEMA)
+    report = check(tmp_path / "bad.json", model=NETWORK, schema=SCHEMA)
     assert not report.accepted
     assert {rejection.proof for rejection in report.rejections} == {1}
     assert reason in reasons(report)
@@ -414,19 +414,19 @@ def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None
 def test_margins_may_not_be_raised(share: float | None, accepted: bool) -> None:
     """GOOD states 99 % of its least value: what is left may be claimed as well, and no more."""
     stated = None if share is None else share * GOOD.margin
-    report = check(certificate(NETWORK, replace(GOOD, margin=stated)), network=NETWORK, schema=SCHEMA)
+    report = check(certificate(NETWORK, replace(GOOD, margin=stated)), model=NETWORK, schema=SCHEMA)
     assert report.accepted == accepted, reasons(report)
 
 
 def test_a_margin_below_0_is_no_margin() -> None:
-    report = check(certificate(NETWORK, replace(GOOD, margin=-1e-9)), network=NETWORK, schema=SCHEMA)
+    report = check(certificate(NETWORK, replace(GOOD, margin=-1e-9)), model=NETWORK, schema=SCHEMA)
     assert "below 0" in reasons(report)
 
 
 def test_goals_of_several_rows_have_no_margin() -> None:
     network, good = fairness_certificate()
     first, *others = good.proofs
-    report = check(replace(good, proofs=(replace(first, margin=0.0), *others)), network=network, schema=SCHEMA)
+    report = check(replace(good, proofs=(replace(first, margin=0.0), *others)), model=network, schema=SCHEMA)
     assert "several rows" in reasons(report)
 
 
@@ -446,7 +446,7 @@ def test_goals_of_several_rows_have_no_margin() -> None:
     ({"delta": 3.0}, "none of the query's"),
 ])
 def test_changed_statements_are_rejected(change: dict[str, object], reason: str) -> None:
-    report = check(certificate(NETWORK, replace(GOOD, statement=replace(GOOD.statement, **change))), network=NETWORK, schema=SCHEMA)
+    report = check(certificate(NETWORK, replace(GOOD, statement=replace(GOOD.statement, **change))), model=NETWORK, schema=SCHEMA)
     assert reason in reasons(report)
 
 
@@ -456,14 +456,14 @@ def test_a_tree_moved_to_a_false_row_is_rejected() -> None:
         lower, upper = row_box(false)
         if not holds(NETWORK, false, lower, upper):
             break
-    report = check(certificate(NETWORK, Proof(statement=false, evidence=grow(lower, upper, 99))), network=NETWORK, schema=SCHEMA)
+    report = check(certificate(NETWORK, Proof(statement=false, evidence=grow(lower, upper, 99))), model=NETWORK, schema=SCHEMA)
     assert "the claim is false" in reasons(report)
 
 
 def test_the_same_hash_on_a_network_that_computes_something_else_is_rejected() -> None:
     good = certificate(NETWORK, GOOD)
     layers = (*NETWORK.layers[:-1], replace(NETWORK.layers[-1], weight=-NETWORK.layers[-1].weight))
-    assert "the claim is false" in reasons(check(good, network=replace(NETWORK, layers=layers), schema=SCHEMA))
+    assert "the claim is false" in reasons(check(good, model=replace(NETWORK, layers=layers), schema=SCHEMA))
 
 
 def test_a_network_out_of_range_proves_nothing() -> None:
@@ -471,10 +471,10 @@ def test_a_network_out_of_range_proves_nothing() -> None:
     statement = RowStatement(goal="robust", row=(2, 0, 1, 0), delta=2, classes=(1, 0))
     assert check(
         certificate(huge, Proof(statement=statement, evidence=grow(*row_box(statement), 99)), kind="robustness"),
-        network=huge, schema=SCHEMA,
+        model=huge, schema=SCHEMA,
     ).accepted  # point by point, exactly
     bare = certificate(huge, Proof(statement=statement, evidence=Tree.leaf()), kind="robustness")
-    assert not check(bare, network=huge, schema=SCHEMA).accepted
+    assert not check(bare, model=huge, schema=SCHEMA).accepted
     low = np.zeros((1, SCHEMA.domain.columns))
     with np.errstate(all="ignore"):
         bounds = TwinBounds(huge, low, low, low, low, close=True)
@@ -498,18 +498,18 @@ def fairness_certificate(differ: str = "all") -> tuple[Network, Certificate]:
 
 def test_all_pairs_in_both_directions_have_to_be_there() -> None:
     network, good = fairness_certificate()
-    assert check(good, network=network, schema=SCHEMA).accepted
+    assert check(good, model=network, schema=SCHEMA).accepted
     first, second = good.proofs
     reverse = replace(first, statement=replace(first.statement, classes=(0, 1)))
-    assert check(replace(good, proofs=(first, reverse)), network=network, schema=SCHEMA).accepted
-    assert "cannot cover" in reasons(check(replace(good, proofs=(first,)), network=network, schema=SCHEMA))
-    assert "no proof covers" in reasons(check(replace(good, proofs=(first, first)), network=network, schema=SCHEMA))
+    assert check(replace(good, proofs=(first, reverse)), model=network, schema=SCHEMA).accepted
+    assert "cannot cover" in reasons(check(replace(good, proofs=(first,)), model=network, schema=SCHEMA))
+    assert "no proof covers" in reasons(check(replace(good, proofs=(first, first)), model=network, schema=SCHEMA))
     smaller = replace(second, statement=replace(second.statement, lower=(2, *second.statement.lower[1:])))
-    assert "no proof covers" in reasons(check(replace(good, proofs=(first, smaller)), network=network, schema=SCHEMA))
+    assert "no proof covers" in reasons(check(replace(good, proofs=(first, smaller)), model=network, schema=SCHEMA))
     unfixed = replace(second, statement=replace(second.statement, lower=(1, -2, 0, 0)))
-    assert not check(replace(good, proofs=(first, second, unfixed)), network=network, schema=SCHEMA).accepted
+    assert not check(replace(good, proofs=(first, second, unfixed)), model=network, schema=SCHEMA).accepted
     wide = replace(good, query=replace(good.query, box={"age": (0, 5)}))
-    assert "no proof covers" in reasons(check(wide, network=network, schema=SCHEMA))
+    assert "no proof covers" in reasons(check(wide, model=network, schema=SCHEMA))
 
 
 @pytest.mark.parametrize(("change", "reason"), [
@@ -522,7 +522,7 @@ def test_all_pairs_in_both_directions_have_to_be_there() -> None:
 ])
 def test_wrong_fairness_queries_are_rejected(change: dict[str, object], reason: str) -> None:
     network, good = fairness_certificate()
-    assert reason in reasons(check(replace(good, query=replace(good.query, **change)), network=network, schema=SCHEMA))
+    assert reason in reasons(check(replace(good, query=replace(good.query, **change)), model=network, schema=SCHEMA))
 
 
 # Claims, files, independence
@@ -535,7 +535,7 @@ def test_claims_are_reported_and_not_accepted(tmp_path: Path) -> None:
     loaded = Certificate.load(tmp_path / "mixed.json")
     assert loaded.trust is Trust.CLAIMED
     assert certificate(NETWORK, GOOD).trust is Trust.CHECKED
-    report = check(loaded, network=NETWORK, schema=SCHEMA)
+    report = check(loaded, model=NETWORK, schema=SCHEMA)
     assert report.claimed == 1
     assert not report.accepted
     assert reasons(report) == "proof 1: claimed by scip 9, not re-provable"
@@ -570,7 +570,7 @@ def test_broken_files_are_one_clear_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(broken_files()[name])
     with pytest.raises(CertificateError, match=r"broken\.json: .*expected a verifair-certificate/3 file"):
-        check(path, network=NETWORK, schema=SCHEMA)
+        check(path, model=NETWORK, schema=SCHEMA)
 
 
 def test_deep_trees_need_no_recursion() -> None:
@@ -583,7 +583,7 @@ def test_deep_trees_need_no_recursion() -> None:
     statement = RowStatement(goal="flipped", row=(0, 0), delta=1, classes=(1, 0), prime={"sex": 1})
     proof = Proof(statement=statement, evidence=tree, margin=0.9)
     whole = replace(certificate(network, proof), schema_sha256=schema.sha256, features=("wide", "sex"))
-    report = check(whole, network=network, schema=schema)
+    report = check(whole, model=network, schema=schema)
     assert report.accepted, reasons(report)
     assert report.leaves == 5001
 
@@ -627,22 +627,22 @@ def test_no_leaf_is_cut_by_who_checks_it(classes: tuple[int, int], depth: int, a
     cut([(-1.0, 1.0), (-1.0, 1.0)], depth)
     proof = Proof(statement=statement, evidence=Tree.plain(*map(np.array, zip(*cuts, strict=True))), margin=0.03)
     whole = replace(certificate(network, proof, kind="robustness"), schema_sha256=schema.sha256, features=("x", "y", "sex"))
-    report = check(whole, network=network, schema=schema)
+    report = check(whole, model=network, schema=schema)
     assert report.accepted == accepted, reasons(report)
 
 
 def test_a_file_s_own_words_state_nothing_beside_its_proofs() -> None:
     network = mixed_network(0)
     given = certificate(network, proof_of(network, "robust"), kind="robustness")
-    assert "within 1 unit, " in check(given, network=network, schema=SCHEMA).statement  # no proof is about its query's 0 and 2
+    assert "within 1 unit, " in check(given, model=network, schema=SCHEMA).statement  # no proof is about its query's 0 and 2
     for protected in (("sex: no decision flips.\nIt states: nothing",), ("sex", "sex")):
         forged = replace(given, query=replace(given.query, protected=protected))
-        assert "names features as protected" in str(check(forged, network=network, schema=SCHEMA).rejections)
+        assert "names features as protected" in str(check(forged, model=network, schema=SCHEMA).rejections)
 
 
 def test_a_changed_file_with_a_claim_is_rejected() -> None:
     network = mixed_network(0)
     claimed = Proof(statement=proof_of(network).statement, evidence=Claim(backend="highs", version="1", tolerance=1e-6))
     given = certificate(network, claimed)
-    assert check(given, network=network, schema=SCHEMA).verdict == "CLAIMED, NOT RE-PROVABLE"
-    assert check(replace(given, network_sha256="1" * 64), network=network, schema=SCHEMA).verdict == "REJECTED"
+    assert check(given, model=network, schema=SCHEMA).verdict == "CLAIMED, NOT RE-PROVABLE"
+    assert check(replace(given, network_sha256="1" * 64), model=network, schema=SCHEMA).verdict == "REJECTED"

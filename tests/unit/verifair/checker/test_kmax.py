@@ -35,7 +35,7 @@ def asked(seed: int = 3, gain: float = 1.0) -> KDiscrimination:
     last = network.layers[-1]
     scaled = Layer(weight=(last.weight * gain).astype(np.float32).astype(float), bias=last.bias, slope=last.slope)
     network = replace(network, layers=(*network.layers[:-1], scaled), source_sha256="0" * 64)
-    return KDiscrimination(network=network, schema=SCHEMA, protected=["group"])
+    return KDiscrimination(model=network, schema=SCHEMA, protected=["group"])
 
 
 def proved() -> tuple[KDiscrimination, KmaxCertificate]:
@@ -51,8 +51,8 @@ def proved() -> tuple[KDiscrimination, KmaxCertificate]:
 QUERY, CERTIFICATE = proved()
 
 
-def report(certificate: KmaxCertificate, network: Network = QUERY.network, schema: Schema = SCHEMA) -> str:
-    found = check(certificate, network=network, schema=schema)
+def report(certificate: KmaxCertificate, network: Network = QUERY.model, schema: Schema = SCHEMA) -> str:
+    found = check(certificate, model=network, schema=schema)
     assert found.accepted == (not found.rejections)
     return "; ".join(map(str, found.rejections))
 
@@ -64,7 +64,7 @@ def test_buckets_of_a_model_that_gives_values_are_forged() -> None:
 
 def test_true_certificate_is_accepted_and_counted() -> None:
     seen: list[tuple[int, int]] = []
-    found = check(CERTIFICATE, network=QUERY.network, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    found = check(CERTIFICATE, model=QUERY.model, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
     assert found.accepted
     assert found.leaves == (CERTIFICATE.tree.feature < 0).sum()
     assert seen[-1] == (found.leaves, found.leaves)
@@ -133,7 +133,7 @@ def test_another_network_of_the_same_name_is_refuted() -> None:
     """Its hash is forged: then the bounds themselves have to tell."""
     others = (asked(seed, gain=4.0) for seed in range(50))
     worse = next(query for query in others if kmax(query, budget=Budget(seconds=5)).lower > CERTIFICATE.upper)
-    assert re.search("cannot be ruled out", report(CERTIFICATE, network=worse.network))
+    assert re.search("cannot be ruled out", report(CERTIFICATE, network=worse.model))
 
 
 def test_a_leaf_that_is_not_shown_at_once_is_rejected() -> None:

@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of each kind about the shipped network whose proofs take no time."""
     folder = tmp_path_factory.mktemp("files")
     network, schema = vf.read_onnx(MODEL), vf.Schema.load(SCHEMA)
-    about = {"network": network, "schema": schema, "protected": ["sex"], "box": {"age": ("Junior", "Junior")}}
+    about = {"model": network, "schema": schema, "protected": ["sex"], "box": {"age": ("Junior", "Junior")}}
     files = {"box": folder / "box.json.gz", "kmax": folder / "kmax.json", "parts": folder / "parts.sqlite"}
     found = vf.verify(vf.IndividualFairness(**about, epsilon=0.9))
     assert found.certificate is not None

@@ -29,7 +29,7 @@ LIMIT, MOST = vf.Budget(seconds=1.0), 5.0
 """What is asked for, and the most seconds a search may take: what is measured on an idle machine stands in PERFORMANCE.md."""
 PEOPLE = schema_of(integer("group", 0, 15), *(integer(f"x{k}", -100, 100) for k in range(40)))
 WIDE = random_network(np.random.default_rng(0), (41, 500, 500, 500, 1))
-QUERY = vf.IndividualFairness(network=WIDE, schema=PEOPLE, protected=["group"])
+QUERY = vf.IndividualFairness(model=WIDE, schema=PEOPLE, protected=["group"])
 
 
 @pytest.fixture(autouse=True)
@@ -40,16 +40,16 @@ def in_time() -> object:
 
 
 def test_verify() -> None:
-    found = vf.verify(vf.IndividualFairness(network=WIDE, schema=PEOPLE, protected=["group"], epsilon=0.9), budget=LIMIT)
+    found = vf.verify(vf.IndividualFairness(model=WIDE, schema=PEOPLE, protected=["group"], epsilon=0.9), budget=LIMIT)
     assert found.reason is vf.Reason.TIME
 
 
 def test_maximise() -> None:
-    assert maximise(ProbabilityGap(network=WIDE, schema=PEOPLE, protected=["group"]), budget=LIMIT).reason is vf.Reason.TIME
+    assert maximise(ProbabilityGap(model=WIDE, schema=PEOPLE, protected=["group"]), budget=LIMIT).reason is vf.Reason.TIME
 
 
 def test_kmax() -> None:
-    query = vf.KDiscrimination(network=WIDE, schema=PEOPLE, protected=["group"], buckets=1000)
+    query = vf.KDiscrimination(model=WIDE, schema=PEOPLE, protected=["group"], buckets=1000)
     found = vf.verify(query, budget=LIMIT)
     assert found.lower <= found.upper
 
@@ -120,7 +120,7 @@ def test_questions_are_made_ready_as_many_at_a_time_as_fit(monkeypatch: pytest.M
 def test_a_question_has_its_own_answer_however_many_are_made_ready_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     small = random_network(np.random.default_rng(3), (4, 6, 1))
     people = schema_of(integer("group", 0, 4), *(integer(f"x{k}", -2, 2) for k in range(3)))
-    query = vf.IndividualFairness(network=small, schema=people, protected=["group"])
+    query = vf.IndividualFairness(model=small, schema=people, protected=["group"])
     problem = twin_problem(query, questions_of(query)[1], goals_of(query))
     together = [[answer.status for answer in row] for row in solve(problem)]
     monkeypatch.setattr(cascade, "ready_at_once", lambda network, seconds: 3)

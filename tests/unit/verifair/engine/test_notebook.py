@@ -19,9 +19,9 @@ MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent 
 def held(tmp_path: Path) -> dict[str, object]:
     """An object of each kind, from real questions about the shipped network."""
     network, schema = vf.read_onnx(MODEL), vf.Schema.load(SCHEMA)
-    box = {"network": network, "schema": schema, "protected": ["sex"], "box": {"age": ("Junior", "Junior")}}
+    box = {"model": network, "schema": schema, "protected": ["sex"], "box": {"age": ("Junior", "Junior")}}
     fair = vf.IndividualFairness(**box, epsilon=0.9)
-    flips = vf.IndividualFairness(network=linear_network(2.0, -2.0, bias=0.1), schema=small(), protected=["sex"])
+    flips = vf.IndividualFairness(model=linear_network(2.0, -2.0, bias=0.1), schema=small(), protected=["sex"])
     gap, kmax = vf.ProbabilityGap(**box), vf.KDiscrimination(**box)
     proved, refuted = vf.verify(fair), vf.verify(flips)
     assert proved.certificate is not None
@@ -32,8 +32,8 @@ def held(tmp_path: Path) -> dict[str, object]:
     widest = vf.verify(kmax, budget=budget)
     return {
         "network": network, "schema": schema, "feature": schema.features[0], "fair": fair, "gap query": gap, "kmax query": kmax,
-        "pba": vf.PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1]),
-        "robustness": vf.Robustness(network=network, schema=schema, delta=[1]), "budget": budget, "proved": proved,
+        "pba": vf.PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1]),
+        "robustness": vf.Robustness(model=network, schema=schema, delta=[1]), "budget": budget, "proved": proved,
         "certificate": proved.certificate, "refuted": refuted, "witness": refuted.witness, "gap": vf.verify(gap, budget=budget),
         "kmax": widest, "kmax certificate": widest.certificate, "share": share, "share certificate": share.certificate,
         "several": vf.counterexamples(flips, 2), "partition": vf.partition_summary(tmp_path / "parts.sqlite", query=fair),
@@ -57,7 +57,7 @@ def test_every_line_is_short(objects: dict[str, object]) -> None:
     lines = {name: repr(one) for name, one in objects.items() if name != "feature"}
     assert {name: text for name, text in lines.items() if len(text) > 200 or "\n" in text} == {}
     assert len(lines) >= len(RESULTS) + 8
-    assert repr(objects["fair"]).startswith("IndividualFairness(network=Network")
+    assert repr(objects["fair"]).startswith("IndividualFairness(model=Network")
 
 
 def test_everything_shown_has_a_table(objects: dict[str, object]) -> None:

@@ -48,11 +48,11 @@ def test_what_is_compiled_before_a_question_is_put(tmp_path: Path, monkeypatch: 
     """A compilation that takes long counts neither against the limit of a query nor of a search of its own."""
     begun = list[float]()
     monkeypatch.setattr(module, "_loops", lambda: (begun.append(time.monotonic()), time.sleep(0.2)))
-    query = vf.IndividualFairness(network=ensemble(3, tmp_path / "m.onnx"), schema=PEOPLE, protected=["p"])
+    query = vf.IndividualFairness(model=ensemble(3, tmp_path / "m.onnx"), schema=PEOPLE, protected=["p"])
     assert len(begun) == 1
     started = time.monotonic()
     vf.verify(query, budget=vf.Budget(seconds=0.1))
-    assert ready(query.network) >= 0.2
+    assert ready(query.model) >= 0.2
     assert len(begun) > 1
     assert begun[1] >= started
     assert ready(None) < 0.2
@@ -68,7 +68,7 @@ def test_loops_are_compiled_without_a_folder_to_keep_them_in() -> None:
 @pytest.mark.parametrize("trees", [20, 400])
 def test_a_visit_ends_by_the_nodes_that_it_reads(trees: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes of many trees take longer: the more trees, the fewer boxes a visit takes, and it overruns its budget by one box."""
-    query = vf.IndividualFairness(network=ensemble(trees, tmp_path / "m.onnx"), schema=PEOPLE, protected=["p"], epsilon=0.999999)
+    query = vf.IndividualFairness(model=ensemble(trees, tmp_path / "m.onnx"), schema=PEOPLE, protected=["p"], epsilon=0.999999)
     monkeypatch.setattr(tree_search, "SECONDS", 1.0)
     monkeypatch.setattr(tree_search, "RATE", 4e5)
     _, batch = questions_of(query)

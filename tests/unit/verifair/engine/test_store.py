@@ -113,7 +113,7 @@ def test_out_of_boxes_is_asked_again_only_with_more_of_them(tmp_path: Path, node
 
 def german() -> tuple[vf.PersistentBias, pd.DataFrame]:
     data, network = datasets.load("german"), vf.read_onnx(datasets.network_path("german"))
-    query = vf.PersistentBias(network=network, schema=data.schema, sensitive="sex", delta=[12])
+    query = vf.PersistentBias(model=network, schema=data.schema, sensitive="sex", delta=[12])
     return query, data.test
 
 
@@ -149,7 +149,7 @@ def test_a_resumed_run_with_few_boxes_is_an_undisturbed_one(tmp_path: Path, monk
 def test_a_chunk_that_had_more_time_stays(tmp_path: Path) -> None:
     data, network = datasets.load("german"), vf.read_onnx(datasets.network_path("german"))
     box = {"duration": 12, "credit-amount": (1000, 2000)}
-    query = vf.IndividualFairness(network=network, schema=data.schema, protected=["sex"], box=box)
+    query = vf.IndividualFairness(model=network, schema=data.schema, protected=["sex"], box=box)
     path = certify_partition(query, size=40, store=tmp_path / "p.sqlite")
     with PartitionStore(path) as kept:
         whole = list(kept.chunks())

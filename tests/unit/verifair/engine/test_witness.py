@@ -26,7 +26,7 @@ def test_rows_are_those_that_the_model_takes(types: dict[str, str]) -> None:
     approved = TABLE["income"] + 9 * (TABLE["sex"] == 1) + 5 * TABLE["customer"] > 25
     model = make_pipeline(steps, LogisticRegression(C=100)).fit(table, approved)
     schema = vf.Schema.infer(table.assign(y=approved), target="y", positive=True, protected=["sex"], model=model)
-    witness = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["sex"])).witness
+    witness = vf.verify(vf.IndividualFairness(model=model, schema=schema, protected=["sex"])).witness
     assert witness is not None
     pair = witness.rows(table.assign(other="no feature"))
     assert list(pair.columns) == list(table.columns)
@@ -44,7 +44,7 @@ def test_rows_have_the_columns_of_get_dummies(dtype: type) -> None:
     with pytest.warns(DraftWarning, match="one-hot columns of one feature, 'grade'"):
         schema = vf.Schema.infer(table.assign(y=approved), target="y", positive=True, protected=["grade"], model=model)
     assert [feature.name for feature in schema.features] == ["income", "grade", "sex"]
-    witness = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["grade"])).witness
+    witness = vf.verify(vf.IndividualFairness(model=model, schema=schema, protected=["grade"])).witness
     assert witness is not None
     pair = witness.rows(table.assign(grade_note="no feature"))
     assert list(pair.columns) == list(table.columns)

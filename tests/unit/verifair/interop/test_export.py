@@ -39,7 +39,7 @@ def schema(outputs: int = 1, more: str = "") -> Schema:
 def query(seed: int = 0, outputs: int = 1, more: str = "", **fields: object) -> IndividualFairness:
     network = random_network(np.random.default_rng(seed), (6, 5, 4, outputs))
     asked = {"protected": ["sex"], "box": {"age": 1, "job": "q"}, **fields}
-    return IndividualFairness(network=network, schema=schema(outputs, more), **asked)  # type: ignore[arg-type]
+    return IndividualFairness(model=network, schema=schema(outputs, more), **asked)  # type: ignore[arg-type]
 
 
 def files(written: Export, version: str) -> list[tuple[VnnlibQuery, dict[str, Path]]]:
@@ -103,7 +103,7 @@ def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_ex
     """At size = 0 the logits of the two people are 1 and 0, or 0 and 1: a flip, unless signs are strict, which 1.0 cannot say."""
     sex, bias = (-1.0, 2.0) if falls else (1.0, 1.0)
     edge = network_of(([[sex, 0.0, -2.0, 0.0, 0.0, 0.0]], [bias]))
-    asked = replace(query(box={"age": 1, "job": "q", "size": 0.0}), network=edge, signs=signs)  # minmax: size 0 is 0.5
+    asked = replace(query(box={"age": 1, "job": "q", "size": 0.0}), model=edge, signs=signs)  # minmax: size 0 is 0.5
     flips = signs == "deployed"
     assert verify(asked).status is (Status.VIOLATED if flips else Status.PROVED)
     written = export(asked, tmp_path / "out")
@@ -203,7 +203,7 @@ def test_exported_networks_hold_the_same_function(tmp_path: Path) -> None:
     written = export(asked, tmp_path / "out")
     again = read_onnx(written.folder / "2.0" / "onnx" / "network.onnx")
     x = fractions(np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32).astype(float))
-    assert (again.forward(x) == asked.network.forward(x)).all()
+    assert (again.forward(x) == asked.model.forward(x)).all()
 
 
 def test_too_many_queries_are_refused(tmp_path: Path) -> None:

@@ -280,9 +280,9 @@ def test_verdicts_about_explainable_boosting_are_those_of_brute_force(seed: int)
     schema = schema_of(integer("a", -2, 3), integer("b", 0, 4), one_hot("p", "f", "m", "o"), positive="logit > 0")
     shown = model.predict_proba(everybody)[:, 1].reshape(-1, 3)
     flips = bool(((shown > 0.5) != (shown[:, :1] > 0.5)).any())
-    verdict = vf.verify(vf.IndividualFairness(network=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    verdict = vf.verify(vf.IndividualFairness(model=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
     gap = float(np.ptp(shown, axis=1).max())
-    found = vf.verify(vf.ProbabilityGap(network=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    found = vf.verify(vf.ProbabilityGap(model=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
     assert found.lower - 1e-5 <= gap <= found.upper + 1e-5
-    assert vf.check(found.certificate, network=read, schema=schema).accepted
+    assert vf.check(found.certificate, model=read, schema=schema).accepted

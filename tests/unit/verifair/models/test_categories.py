@@ -87,12 +87,12 @@ def test_verdicts_and_counterexamples_are_those_of_the_object(name: str) -> None
     statuses = set()
     for grade, sex in itertools.product([*GRADES, "missing"], SEXES):
         box = {"grade": grade, "sex": sex, "job": ["farmer", "missing"]}
-        query = vf.IndividualFairness(network=model, schema=schema, protected=["job"], box=box)
+        query = vf.IndividualFairness(model=model, schema=schema, protected=["job"], box=box)
         found = vf.verify(query)
         alike = all(decided[age, "farmer", grade, sex] == decided[age, "missing", grade, sex] for age in range(6))
         assert found.status is (vf.Status.PROVED if alike else vf.Status.VIOLATED)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=model, schema=schema).accepted
+            assert vf.check(found.certificate, model=model, schema=schema).accepted
         if found.witness is not None:
             pair = found.witness.rows(PEOPLE)
             assert pair["job"].isna().sum() == 1

@@ -394,13 +394,13 @@ def test_the_same_object_is_the_same_model_at_every_door(tmp_path: Path) -> None
     again += [vf.read((tmp_path / "m.onnx").read_bytes()), vf.read(network)]
     assert {one.source_sha256 for one in again} == {network.source_sha256}
     schema = vf.Schema.infer(X.assign(y=Y), target="y", model=model)
-    query = vf.IndividualFairness(network=model, schema=schema, protected=["sex"], epsilon=0.99)
-    assert query.network.source_sha256 == network.source_sha256
+    query = vf.IndividualFairness(model=model, schema=schema, protected=["sex"], epsilon=0.99)
+    assert query.model.source_sha256 == network.source_sha256
     verdict = vf.verify(query)
     assert verdict.certificate is not None
     verdict.certificate.save(tmp_path / "proof.json")
     for one in (model, tmp_path / "m.onnx", network):
-        assert vf.check(tmp_path / "proof.json", network=one, schema=schema).accepted
+        assert vf.check(tmp_path / "proof.json", model=one, schema=schema).accepted
     # What was read from memory crosses process borders, and replays there.
     copy = pickle.loads(pickle.dumps(network))
     given = schema.encode(schema.raw(X)).astype(np.float32)
@@ -959,7 +959,7 @@ def test_combined_estimators_take_the_columns_by_name(name: str) -> None:
     schema = vf.Schema.infer(X.assign(y=Y), target="y", model=network)
     shown = runtime_outputs(network, schema.encode(schema.raw(X)).astype(np.float32))
     assert np.abs(shown[:, 1] - said(model, X)).max() < 1e-5
-    assert vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["sex"])).status is not vf.Status.UNKNOWN
+    assert vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=["sex"])).status is not vf.Status.UNKNOWN
 
 
 def test_a_linear_model_of_margins_is_read_behind_a_scaler() -> None:

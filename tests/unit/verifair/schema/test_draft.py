@@ -453,7 +453,7 @@ def test_values_between_0_and_1_are_no_logits(regressor: Any, found: str) -> Non
     with pytest.raises(VerifairError, match=f"gives {found}"):
         vf.Schema.infer(frame.assign(y=y), **asked)
     schema = vf.Schema.infer(frame.assign(y=y), positive="value > 0.5", **asked)
-    verdict = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["sex"]))
+    verdict = vf.verify(vf.IndividualFairness(model=model, schema=schema, protected=["sex"]))
     assert verdict.status is vf.Status.VIOLATED
 
 

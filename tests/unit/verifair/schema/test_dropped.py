@@ -61,11 +61,11 @@ def test_every_question_is_about_the_people_of_all_categories(model: object) -> 
     assert np.allclose(network.forward(x), runtime_logits(network, x), atol=1e-5)
     for age in range(8):
         box = {"age": (age, age)}
-        found = vf.verify(vf.IndividualFairness(network=network, schema=settled, protected=["job"], box=box))
+        found = vf.verify(vf.IndividualFairness(model=network, schema=settled, protected=["job"], box=box))
         flips = len({decided[age, job] for job in JOBS}) > 1
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
         if found.certificate is not None:
-            assert vf.check(found.certificate, network=vf.read(fitted), schema=schema).accepted
+            assert vf.check(found.certificate, model=vf.read(fitted), schema=schema).accepted
 
 
 def test_a_block_without_a_column_for_one_category_is_read() -> None:
@@ -90,11 +90,11 @@ def test_widths_that_do_not_fit_are_errors() -> None:
     plain = schema_of(integer("age", 0, 7), one_hot("job", *JOBS))
     with pytest.raises(SchemaError, match=r'but the network takes 3 .*, and write dropped = "CATEGORY" of a one-hot feature'):
         plain.settled(short)
-    proved = vf.verify(vf.IndividualFairness(network=full, schema=plain, protected=["job"], box={"age": (7, 7)}))
+    proved = vf.verify(vf.IndividualFairness(model=full, schema=plain, protected=["job"], box={"age": (7, 7)}))
     assert proved.certificate is not None
-    assert vf.check(proved.certificate, network=full, schema=plain).accepted
+    assert vf.check(proved.certificate, model=full, schema=plain).accepted
     with pytest.raises(SchemaError, match="of a dropped category"):  # whatever a forger wrote
-        vf.check(replace(proved.certificate, schema_sha256=SCHEMA.sha256), network=full, schema=SCHEMA)
+        vf.check(replace(proved.certificate, schema_sha256=SCHEMA.sha256), model=full, schema=SCHEMA)
     network, schema = SCHEMA.settled(short)
     with pytest.raises(SchemaError, match="of a dropped category"):
         schema_of(integer("age", 0, 7), one_hot("job", *JOBS, dropped="b")).settled(network)

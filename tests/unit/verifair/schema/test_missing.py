@@ -78,11 +78,11 @@ def test_verdicts_are_those_of_the_object_on_everybody(model: Any, encoder: Any,
     of = {(job or "missing", *rest): one for (job, *rest), one in zip(people.fillna({"job": ""}).to_numpy(), decided, strict=True)}
     for protected, names, others in (("sex", ["F", "M"], (*JOBS, "missing")), ("job", (*JOBS, "missing"), ["F", "M"])):
         for age in range(0, 8, 2):
-            found = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=[protected], box={"age": (age, age)}))
+            found = vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=[protected], box={"age": (age, age)}))
             alike = [{of[(a, b, age) if protected == "job" else (b, a, age)] for a in names} for b in others]
             assert found.status is (vf.Status.VIOLATED if any(len(some) > 1 for some in alike) else vf.Status.PROVED)
             if found.certificate is not None:
-                assert vf.check(found.certificate, network=network, schema=schema).accepted
+                assert vf.check(found.certificate, model=network, schema=schema).accepted
             if found.witness is not None:
                 assert [f"ok {one}" for one in own.predict(found.witness.rows(data))] == list(found.witness.decisions)
 
@@ -93,7 +93,7 @@ def test_a_counterexample_without_a_value_is_a_row_of_the_table() -> None:
         own = fitted(data, MODELS[0])
         schema = vf.Schema.infer(data, target="ok", positive=1, protected=["job"], model=own)
         without = schema.forbidding([{"job": "farmer"}], "no farmers")
-        found = vf.verify(vf.IndividualFairness(network=own, schema=without, protected=["job"]))
+        found = vf.verify(vf.IndividualFairness(model=own, schema=without, protected=["job"]))
         assert found.witness is not None
         assert "missing" in (found.witness.x["job"], found.witness.x_prime["job"])
         pair = found.witness.rows(data)
@@ -112,7 +112,7 @@ def test_a_counterexample_between_none_and_nan_is_one_of_the_object() -> None:
     with pytest.warns(DraftWarning, match="column 'job' has no value"):
         schema = vf.Schema.infer(data, target="ok", positive=1, protected=["job"], model=own)
     without = schema.forbidding([{"job": "clerk"}], "no clerks")
-    found = vf.verify(vf.IndividualFairness(network=vf.read(own, data), schema=without, protected=["job"]))
+    found = vf.verify(vf.IndividualFairness(model=vf.read(own, data), schema=without, protected=["job"]))
     assert found.witness is not None
     pair = found.witness.rows(data)
     assert pair["job"].isna().all()
@@ -124,7 +124,7 @@ def test_rows_of_the_table_are_decided_with_those_that_lack_a_value() -> None:
     data = table().drop_duplicates(["job", "sex", "age"])
     own = fitted(table(), MODELS[1])
     schema = vf.Schema.infer(table(), target="ok", positive=1, protected=["sex"], model=own)
-    found = verify_rows(vf.Robustness(network=own, schema=schema, delta=[1]), data)
+    found = verify_rows(vf.Robustness(model=own, schema=schema, delta=[1]), data)
     near = [own.predict(data.assign(age=(data["age"] + step).clip(0, 7))) for step in (-1, 0, 1)]
     same = (near[0] == near[1]) & (near[1] == near[2])
     empty = data["job"].isna().to_numpy()
@@ -250,7 +250,7 @@ def test_numbers_beside_missing_values_become_words(encoder: Any, kind: str) -> 
     settled = schema.settled(network)[1]
     decided = own.predict(people)
     assert (runtime_logits(network, settled.encode(settled.raw(people)))[:, -1] > 0).astype(int).tolist() == decided.tolist()
-    found = vf.verify(vf.IndividualFairness(network=own, schema=schema, protected=["job"]))
+    found = vf.verify(vf.IndividualFairness(model=own, schema=schema, protected=["job"]))
     assert found.witness is not None
     pair = found.witness.rows(data)
     assert pair["job"].dtype == data["job"].dtype

@@ -12,8 +12,8 @@ from verifair.errors import QueryError
 SCHEMA = schema_of(
     integer("age", 0, 3, unit=1), integer("sex", 0, 1, protected=True), label="good"
 )
-ABOUT: dict[str, Any] = {"network": network_of(([[1.0, 0.5]], [-1.75])), "schema": SCHEMA, "protected": ["sex"]}
-ROWS: dict[str, Any] = {"network": ABOUT["network"], "schema": SCHEMA, "sensitive": "sex", "delta": [1]}
+ABOUT: dict[str, Any] = {"model": network_of(([[1.0, 0.5]], [-1.75])), "schema": SCHEMA, "protected": ["sex"]}
+ROWS: dict[str, Any] = {"model": ABOUT["model"], "schema": SCHEMA, "sensitive": "sex", "delta": [1]}
 FRAME = pd.DataFrame({"age": [3, 3], "sex": [0, 1], "good": [1, 1]})
 
 

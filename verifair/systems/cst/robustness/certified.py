@@ -143,13 +143,13 @@ class CertifiedCounterfactuals:
 
 
 def certify_counterfactuals(
-    causal_model: CausalModel, network: Any, schema: Schema, frame: pd.DataFrame, *, do: Mapping[str, Any], level: float = 0.95,
+    causal_model: CausalModel, model: Any, schema: Schema, frame: pd.DataFrame, *, do: Mapping[str, Any], level: float = 0.95,
     simultaneous: bool = False, errors: Errors | None = None, rows: Sequence[int] | None = None, cells: int = 32,
     alternatives: int = ALTERNATIVES, budget: Budget | None = None, progress: Progress | None = None,
 ) -> CertifiedCounterfactuals:
-    """Prove the network's decisions on counterfactuals for all coefficients of the causal model in their confidence intervals.
+    """Prove the model's decisions on counterfactuals for all coefficients of the causal model in their confidence intervals.
 
-    network: a model, or anything that `verifair.read` takes.
+    model: anything that `verifair.read` takes.
     causal_model: fitted, or fitted here to the table; linear, log-linear or categorical wherever do has an effect on the network.
     frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
     level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
@@ -160,18 +160,18 @@ def certify_counterfactuals(
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
     """
-    network = read(network)
+    network = read(model)
     ready(network)
     started = clock.now()
-    model = causal_model if causal_model.fitted else causal_model.fit(frame)
-    do = model.check(frame, do)
+    causal = causal_model if causal_model.fitted else causal_model.fit(frame)
+    do = causal.check(frame, do)
     positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))
     if cells < 1:
         raise QueryError(f"cells = {cells}: expected 1 or more parts of the coefficients' box")
     if alternatives < 1:
         raise QueryError(f"alternatives = {alternatives}: expected 1 or more counterfactuals of each row")
     people = NetworkRows.of(
-        model, network, schema, frame, positions, do, errors, level=level, simultaneous=simultaneous, alternatives=alternatives
+        causal, network, schema, frame, positions, do, errors, level=level, simultaneous=simultaneous, alternatives=alternatives
     )
     effects = people.effects
     low, high = effects.box(people.t)

@@ -185,7 +185,7 @@ class _Totals:
             raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
         self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
-        changes = np.abs(np.diff(probabilities(self.query.network, chunk.margins))[:, 0])
+        changes = np.abs(np.diff(probabilities(self.query.model, chunk.margins))[:, 0])
         witnesses = [
             _StoredWitness(
                 rank=rank, apart=float(changes[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
@@ -222,6 +222,6 @@ class _Totals:
         values = goal.rows @ margins + goal.constants
         value = float(values.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
         return witness_at(
-            self.query.schema, self.query.network, np.stack([stored.x, x_prime]), (float(margins[0]), float(margins[1])),
+            self.query.schema, self.query.model, np.stack([stored.x, x_prime]), (float(margins[0]), float(margins[1])),
             margin=value, agrees=None if stored.agrees < 0 else bool(stored.agrees),
         )

@@ -71,7 +71,7 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
 def _common(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, Any]:
     """Return the fields that all answers share."""
     return {
-        "model_sha256": query.network.source_sha256, "schema_sha256": query.schema.sha256, "seed": work.seed, "question": query,
+        "model_sha256": query.model.source_sha256, "schema_sha256": query.schema.sha256, "seed": work.seed, "question": query,
         "query": (FairnessQuery if isinstance(query, IndividualFairness) else GapQuery).model_validate(query),
     }
 
@@ -180,7 +180,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
     For a model without probabilities it is the gap of its values or shares of votes.
     """
     query = ProbabilityGap(
-        network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
+        model=pairs.model, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
         relax=pairs.relax, scale="logit" if settings.logit else pairs.scale,
     )
     if settings.logit and query.quantity not in ("log-odds", "value"):
@@ -254,7 +254,7 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     status = Status.VIOLATED if summary.parts.violated else Status.UNKNOWN if open_parts else Status.PROVED
     return PartitionResult(
         **_common(query, work), **dict(summary), seconds=work.seconds, size=size, store=str(store),
-        stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.network),
+        stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.model),
         proof_line=f"verdicts and proofs: {work.check_line(store, partial=open_parts > 0)}", exit_code=EXIT_CODES[status],
         interrupted=note if interrupted else None,
     )

@@ -196,7 +196,7 @@ def _claim(query: IndividualFairness) -> str:
 
 
 def _strict_words(query: IndividualFairness) -> str:
-    return decided("strict", query.network, query.schema) if query.rule == "strict" else ""
+    return decided("strict", query.model, query.schema) if query.rule == "strict" else ""
 
 
 def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, is_headline: bool) -> Statement:
@@ -320,7 +320,7 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             proof = work.keep(
                 f"certify-{called(name)}.json.gz", verdict.certificate,
                 f"{claim[0].upper()}{claim[1:]}, {scope}. {_float32(verdict.certificate.proofs)}.",
-                query.network, query.schema,
+                query.model, query.schema,
             )
             found.evidence.append(proof)
             text = f"{firmly(standing(proof))}: {claim}, {scope}."
@@ -369,7 +369,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         proof = work.keep(
             f"gap-{called(name)}.json.gz", gap.certificate,
             f"No {query.quantity} moves by more than {bound} with {name}, {scope}.",
-            query.network, query.schema,
+            query.model, query.schema,
         )
         found.evidence.append(proof)
         text = f"{firmly(standing(proof))}: {name} alone moves nobody's {quantity} by more than {bound}, {scope}."
@@ -406,7 +406,7 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
     if parts.parts.proved or parts.parts.violated:
         proof = work.checked(
             work.store.name, f"In each part that is proved, {_claim(query)}; each refuted part holds an exact counterexample.",
-            query.network, query.schema,
+            query.model, query.schema,
         )
         found.evidence.append(proof)
     found.statements += list(_shares(query, parts, proof))
@@ -433,7 +433,7 @@ def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionPa
         found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
         return
     proof = work.checked(
-        work.store.name, f"For at least {lower} and at most {upper} of {scope}, {_claim(query)}.", query.network, query.schema
+        work.store.name, f"For at least {lower} and at most {upper} of {scope}, {_claim(query)}.", query.model, query.schema
     )
     found.evidence.append(proof)
     text = f"For at least {lower} and at most {upper} of {scope}, all combinations of values alike, {_claim(query)}."

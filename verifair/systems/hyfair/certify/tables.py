@@ -117,7 +117,7 @@ def headline(query: IndividualFairness) -> str:
 
 
 def _rule(query: IndividualFairness) -> str:
-    return decided(query.rule, query.network, query.schema, query.classes == "any")
+    return decided(query.rule, query.model, query.schema, query.classes == "any")
 
 
 def _verdict(result: VerdictResult, console: Console) -> None:
@@ -135,7 +135,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(f"VIOLATED: {_violation_words(query, result.witness)}. {duration}, {result.engine}.")
             console.print(_pair(result.witness))
             first, second = result.witness.outputs
-            arithmetic = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
+            arithmetic = "in exact arithmetic" if query.model.piecewise_linear else "by enclosures"
             console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {arithmetic})")
             schema, shown = query.schema, result.witness.shown
             names = " and ".join(result.witness.decisions)

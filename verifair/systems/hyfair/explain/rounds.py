@@ -113,7 +113,7 @@ def among(query: KDiscrimination, rows: Array | None) -> Array | None:
 
 def with_network(query: KDiscrimination, network: Model) -> KDiscrimination:
     """Return the same question about another network."""
-    return replace(query, network=network)
+    return replace(query, model=network)
 
 
 def climb(space: Space, rows: Array | None, seed: int) -> Array:

@@ -26,7 +26,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
     """Search clusters and explain them. Raises QueryError if there is nothing to explain, Interrupted before the first rule."""
     schema = subject.schema
     query = KDiscrimination(
-        network=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
+        model=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
         box=settings.box, values=settings.raw_values(schema),
     )
     rows = None if subject.table is None else legal_rows(subject.table, settings.outside)[0]
@@ -49,7 +49,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
     parameters = settings.model_dump(include=set(SampleSettings.model_fields))
     note = f"interrupted: {len(rounds.found)} of {settings.rounds} clusters were explained"
     return ExplainResult(
-        model_sha256=query.network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
+        model_sha256=query.model.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
         query=RulesQuery(
             protected=list(query.protected), buckets=query.buckets, box=plain_box(query.box),
             values={name: [float(v) for v in numbers] for name, numbers in query.values.items()},
@@ -64,7 +64,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         rules=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.rules],
         not_confirmed=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.dropped],
         stopped=stop_reason, lime=lines, found=rounds, described=schema, options=subject.options,
-        guardable=all(feed.kind in ("float32", "float64") for feed in query.network.feeds)
+        guardable=all(feed.kind in ("float32", "float64") for feed in query.model.feeds)
         and all(feature.dropped is None for feature in schema.features),
         box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
         interrupted=note if rounds.stopped == INTERRUPTED else None,

@@ -78,7 +78,7 @@ class EffectData:
 def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], data: EffectData) -> Effect:
     """Measure one network with or without a guardrail (snapped rules)."""
     rows, seed = data.data, data.budget.seed
-    network = query.network
+    network = query.model
     accuracy, abstained = score(network, query.schema, rules, rows, data.labels) if rows is not None else (None, None)
     asked = outside(query, rules)
     starts = among(asked, rows)

@@ -104,7 +104,7 @@ def majority(space: Space, raw: Array) -> Integers:
 def _threshold(space: Space) -> Threshold | None:
     """Return the threshold that `positive` compares the logit with; None if decision 1 means a logit above 0, or the larger of two
     logits."""
-    return space.query.schema.outcome.read(space.query.network)
+    return space.query.schema.outcome.read(space.query.model)
 
 
 def weights_of(network: Network) -> Weights:
@@ -143,7 +143,7 @@ def retrain(
     from verifair.training.fit import fine_tune  # imports torch
 
     descent = GradientDescent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
-    weights, schema = weights_of(layered(space.query.network, "retraining")), space.query.schema
+    weights, schema = weights_of(layered(space.query.model, "retraining")), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
@@ -152,7 +152,7 @@ def retrain(
     shifted = _affine(weights, sign, -sign * threshold)  # above 0 where the decision is 1: labels are decisions
     trained, _ = fine_tune(shifted, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
-        "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
+        "method": "retrained on discriminatory instances", "retrained_from": space.query.model.source_sha256,
         "people": str(added.people), "seed": str(seed),
     }  # fmt: skip
     save_onnx(out, _affine(trained, sign, threshold), metadata)

@@ -142,7 +142,7 @@ def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> Non
     """Write the rules to a file, for reading and reuse."""
     schema = query.schema
     rules = [{"when": rules_file.when(rule, schema), "words": rule.words(schema)} for rule in tightened.rules]
-    about = {"model_sha256": query.network.source_sha256, "query": {"protected": list(query.protected)}}
+    about = {"model_sha256": query.model.source_sha256, "query": {"protected": list(query.protected)}}
     rules_file.save(path, {"kind": rules_file.KIND, **about, "rules": rules})
 
 
@@ -184,5 +184,5 @@ def _query(rule_file: RuleFile, schema: Schema, network: Model, settings: GuardS
     arguments: dict[str, Any] = {key: rule_file.query[key] for key in ("buckets", "box", "values") if key in rule_file.query}
     arguments |= {key: value for key, value in options.items() if value}
     return KDiscrimination(
-        network=network, schema=schema, protected=names(schema, settings.protected or rule_file.query.get("protected")), **arguments
+        model=network, schema=schema, protected=names(schema, settings.protected or rule_file.query.get("protected")), **arguments
     )

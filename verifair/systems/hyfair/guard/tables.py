@@ -21,7 +21,7 @@ MAX_SHOWN = 10
 def show(result: GuardResult, console: Console) -> None:
     """Print the rules of --target, the table of effects, the files, and the command that certifies the guarded network."""
     query, given = result.query, result.given
-    if given.model_sha256 not in (None, query.network.source_sha256):
+    if given.model_sha256 not in (None, query.model.source_sha256):
         console.print("note: these rules explain another network")
     _show_tightened(result, console)
     console.print(effects_table(result.effects))
@@ -38,7 +38,7 @@ def show(result: GuardResult, console: Console) -> None:
     console.print(f"wrote {result.guarded} ({len(result.rules)} rules{earlier_note}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {quote(name)}" for name in query.protected), box_options(query.box)]).rstrip()
     command = f"verifair certify {quote(str(result.model))} --schema {quote(result.schema_file)} {about} --differ any"
-    command += "" if query.network.whole.outputs > 2 and not query.network.programs else " --maximise"
+    command += "" if query.model.whole.outputs > 2 and not query.model.programs else " --maximise"
     console.print(f"To prove what is left: {command}", soft_wrap=True)
 
 

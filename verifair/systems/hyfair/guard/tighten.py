@@ -199,7 +199,7 @@ class Tightening:
 
     def _question(self, target: float, query: KDiscrimination, cell: GuardCell) -> IndividualFairness:
         return IndividualFairness(
-            network=query.network, schema=query.schema, protected=query.protected, box=_box(query, cell), differ="any",
+            model=query.model, schema=query.schema, protected=query.protected, box=_box(query, cell), differ="any",
             epsilon=target,
         )
 
@@ -309,7 +309,7 @@ def tighten(
     if not 0 < target < 1:
         raise QueryError(f"target = {target:g}: expected a gap between two probabilities, a number above 0 and below 1")
     if not query.probable:  # rules about decisions: a target is still a gap of probabilities
-        query = replace(query, network=query.network.whole, buckets=20)
+        query = replace(query, model=query.model.whole, buckets=20)
     question = outside(query, rules)
     bracket = largest(question, BRACKET_SHARE * seconds, seed)
     if bracket.reason is Reason.INTERRUPTED:
@@ -328,8 +328,8 @@ def tighten(
 def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
     """Return the bracket of the largest gap between any two protected variants."""
     gap = ProbabilityGap(
-        network=query.network, schema=query.schema, protected=query.protected, box=query.box, differ="any",
-        scale="probability" if logistic(query.network) else "logit",
+        model=query.model, schema=query.schema, protected=query.protected, box=query.box, differ="any",
+        scale="probability" if logistic(query.model) else "logit",
     )
     return maximise(gap, budget=Budget(seconds=seconds, seed=seed), tolerance=1e-3)
 

@@ -26,7 +26,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
     """
     schema = subject.schema
     query = KDiscrimination(
-        network=subject.network, schema=schema, protected=settings.names("kmax", schema.protected_names), box=settings.box,
+        model=subject.network, schema=schema, protected=settings.names("kmax", schema.protected_names), box=settings.box,
         values=settings.raw_values(schema), buckets=settings.buckets,
     )
     space = Space.of(query)
@@ -52,7 +52,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
         best = clusters.recount(space, verdict.x)
     upper = verdict.upper if verdict else None
     return KmaxResult(
-        model_sha256=query.network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
+        model_sha256=query.model.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
         query=KmaxQuery(protected=list(query.protected), buckets=query.buckets, combinations=len(space.combinations)),
         lower=best.k, upper=upper, gap=None if upper is None else upper - best.k, witness=clusters.person(space, best),
         outcomes=clusters.outcomes(space, best), runtime_k=best.runtime_k, search=KmaxSearch.of(space, search),

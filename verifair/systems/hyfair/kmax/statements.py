@@ -87,7 +87,7 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
     changes = {name: (old, new) for name, (old, new) in ends.items() if old != new}
     before, after = float(best.probabilities[low]), float(best.probabilities[high])
     query, rows = result.space.query, result.space.rows(best.x, best.combinations[[low, high]])
-    classes = decisions(query.schema.judges(query.network), query.schema.encode(rows))
+    classes = decisions(query.schema.judges(query.model), query.schema.encode(rows))
     names = [schema.class_names[c] for c in classes]
     shared = {name: value_words(schema, name, value) for name, value in result.witness.items()}
     shared |= {name: old for name, (old, new) in ends.items() if old == new}

@@ -137,7 +137,7 @@ def recount(space: Space, x: Array) -> Cluster:
     Sound? yes: see `buckets_of`.
     Raises ModelError where the model's file changed since it was read.
     """
-    network, buckets = space.query.network, space.query.buckets
+    network, buckets = space.query.model, space.query.buckets
     combinations = space.combinations[space.possible(x[None, :])[0]]
     rows = space.rows(x, combinations)
     inputs = space.query.schema.encode(rows)

@@ -210,7 +210,7 @@ class SolverSeeds:
             feature.name: (feature.word(low), feature.word(high))
             for feature, low, high in zip(schema.features, lower, upper, strict=True)
         }
-        query = IndividualFairness(network=space.query.network, schema=schema, protected=[space.query.protected[flipped]], box=box)
+        query = IndividualFairness(model=space.query.model, schema=schema, protected=[space.query.protected[flipped]], box=box)
         self.asked += 1
         verdict = verify(query, budget=SEED_BUDGET, method="bnb")
         if verdict.witness is None:

@@ -161,10 +161,10 @@ class Space:
         Raises OutOfTime if the deadline passes before the last rows.
         """
         encoded = self.query.schema.domain.encode(self.canonical(x))
-        clock.spend(2 * len(x) * len(self.combinations) * self.query.network.work)
+        clock.spend(2 * len(x) * len(self.combinations) * self.query.model.work)
         if self.deadline == np.inf:
             return self._logits(encoded)
-        step = max(2 * at_once(self.query.network, len(x) * len(self.combinations)) // len(self.combinations), 1)
+        step = max(2 * at_once(self.query.model, len(x) * len(self.combinations)) // len(self.combinations), 1)
         parts = list[npt.NDArray[np.floating]]()
         for start in range(0, max(len(x), 1), step):
             if clock.now() > self.deadline:
@@ -176,4 +176,4 @@ class Space:
     def _logits(self) -> Logits:
         domain = self.query.schema.domain
         columns = domain.columns_of(self.protected)
-        return logits_of(self.query.network, columns, domain.encode(self.rows(self.lower))[:, columns])
+        return logits_of(self.query.model, columns, domain.encode(self.rows(self.lower))[:, columns])

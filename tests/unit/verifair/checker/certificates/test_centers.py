@@ -108,13 +108,13 @@ def optimum(table: pd.DataFrame) -> CentersCertificate:
 
 
 def rejected(given: CentersCertificate) -> str:
-    report = check(given, network=NETWORK, schema=SCHEMA)
+    report = check(given, model=NETWORK, schema=SCHEMA)
     assert not report.accepted
     return " ".join(map(str, report.rejections))
 
 
 def test_the_statement_names_groups_and_costs(optimum: CentersCertificate) -> None:
-    report = check(optimum, network=NETWORK, schema=SCHEMA)
+    report = check(optimum, model=NETWORK, schema=SCHEMA)
     assert report.accepted
     assert "cover at least the share 0.8 of those" in report.statement
     assert all(f"'{name}': the largest cost is at least" in report.statement for name in ("sex = f", "sex = m"))
@@ -144,7 +144,7 @@ def test_a_changed_question_stands_only_where_its_answer_is_the_same(table: pd.D
         asked = {"k": 3, "coverage": 0.8, "eps": 0.5, **changes}
         other = vf.GroupCounterfactuals(NETWORK, SCHEMA, **asked).fit(table, sensitive_features="sex")
         same = all(abs(group.found.cost - optimum.groups[name].value) < 1e-9 for name, group in other.groups_.items())
-        report = check(replace(optimum, query=replace(optimum.query, **changes)), network=NETWORK, schema=SCHEMA)
+        report = check(replace(optimum, query=replace(optimum.query, **changes)), model=NETWORK, schema=SCHEMA)
         assert same or not report.accepted
         stood.append(report.accepted)
     assert stood.count(False) > 2
@@ -164,7 +164,7 @@ def test_a_changed_table_is_rejected(optimum: CentersCertificate) -> None:
 def test_a_group_that_is_dropped_is_missed(optimum: CentersCertificate) -> None:
     one = {"sex = f": optimum.groups["sex = f"]}
     assert "left undecided" in rejected(replace(optimum, groups=one))
-    report = check(replace(optimum, groups=one, undecided=1), network=NETWORK, schema=SCHEMA)
+    report = check(replace(optimum, groups=one, undecided=1), model=NETWORK, schema=SCHEMA)
     assert (report.accepted, report.verdict) == (False, "INCOMPLETE")
 
 
@@ -183,7 +183,7 @@ def test_costs_and_moves_that_differ_by_rounding_are_the_same(seed: int) -> None
         fitted = vf.GroupCounterfactuals(network, SEVENTHS, **options).fit(frame, sensitive_features="sex")
         found = fitted.prove_optima()
         assert isinstance(found, CentersCertificate)
-        assert check(found, network=network, schema=SEVENTHS).accepted
+        assert check(found, model=network, schema=SEVENTHS).accepted
         return fitted.groups_["sex = f"], fitted.graph_.eps
 
     for share in (0.3, 0.5, 0.7):
@@ -215,7 +215,7 @@ def test_german_optima_are_proved_again_from_their_file(options: dict[str, Any],
     found = model.prove_optima()
     assert isinstance(found, CentersCertificate)
     found.save(tmp_path / "optimum.json.gz")
-    assert check(tmp_path / "optimum.json.gz", network=network, schema=schema).accepted
+    assert check(tmp_path / "optimum.json.gz", model=network, schema=schema).accepted
 
 
 def test_what_cannot_be_proved_again_says_why() -> None:
@@ -229,7 +229,7 @@ def test_a_statement_has_all_digits_and_quotes_the_files_words(optimum: CentersC
     query = optimum.query
     groups = {"f: the largest cost is at least 0\nIt states": optimum.groups["sex = f"], "sex = m": optimum.groups["sex = m"]}
     forged = replace(optimum, groups=groups, query=replace(query, eps=0.50000012, max_cost=0.60000018))
-    said = check(forged, network=NETWORK, schema=SCHEMA).statement
+    said = check(forged, model=NETWORK, schema=SCHEMA).statement
     assert "moves of at most 0.50000012;" in said
     assert "cost at most 0.60000018 " in said
     assert "\n" not in said

@@ -192,11 +192,11 @@ def test_what_both_copies_share_cancels_whatever_its_size(tmp_path: Path) -> Non
     trees = [(0, "BRANCH_LEQ", 1.5, values, values[::-1]), (0, "BRANCH_LEQ", 0.5, values[1:] + values[:1], values)]
     model = read_model(save(tmp_path / "trees.onnx", trees, 2, classes=3, transform="SOFTMAX", base=values))
     schema = schema_of(integer("age", 0, 3), categorical("sex", "f", "m"), positive="class = 1")
-    about: Any = {"network": model, "schema": schema, "protected": ["sex"]}
+    about: Any = {"model": model, "schema": schema, "protected": ["sex"]}
     for query in (vf.IndividualFairness(**about), vf.IndividualFairness(**about, classes="any")):
         found = vf.verify(query)
         assert found.status is vf.Status.PROVED
-        assert vf.check(found.certificate, network=model, schema=schema).accepted
+        assert vf.check(found.certificate, model=model, schema=schema).accepted
 
 
 @pytest.mark.parametrize("seed", range(8))

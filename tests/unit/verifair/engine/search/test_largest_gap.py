@@ -19,7 +19,7 @@ from verifair.engine.gap.neurons import FIRST, PhaseSearch
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 
 QUERY = vf.IndividualFairness(
-    network=random_network(np.random.default_rng(0), (11, 20, 20, 1)),
+    model=random_network(np.random.default_rng(0), (11, 20, 20, 1)),
     schema=schema_of(integer("group", 0, 1), *(integer(f"x{k}", -20, 20) for k in range(10))),
     protected=["group"],
 )

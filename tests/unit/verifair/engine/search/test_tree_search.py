@@ -28,7 +28,7 @@ def problem(tmp_path: Path) -> TwinProblem:
     """Of ten pairs of protected values."""
     rng = np.random.default_rng(0)
     path = save(tmp_path / "m.onnx", [random_tree(rng, 4, 4, grid=np.arange(-5.0, 5.0)) for _ in range(5)], 4)
-    query = vf.IndividualFairness(network=read_model(path), schema=PEOPLE, protected=["p"])
+    query = vf.IndividualFairness(model=read_model(path), schema=PEOPLE, protected=["p"])
     _, batch = questions_of(query)
     return twin_problem(query, batch, goals_of(query))
 

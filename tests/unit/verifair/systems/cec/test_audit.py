@@ -210,7 +210,7 @@ def test_the_excess_is_that_of_the_group() -> None:
     apart = excess(found, inner)
     assert apart.low > 0.05
     assert apart.mean == pytest.approx(found.score.mean() - inner.score.mean())
-    estimator.network = biased
+    estimator.model = biased
     np.testing.assert_array_equal(estimator.control(found).score, inner.score)
 
 

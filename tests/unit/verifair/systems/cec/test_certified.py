@@ -185,7 +185,7 @@ def test_a_row_at_the_end_of_a_range_that_is_no_float32_stays_within_it() -> Non
 
 
 def report(given: ConsistencyCertificate | Path, network: Network = NETWORK, schema: Schema = SCHEMA) -> str:
-    found = check(given, network=network, schema=schema)
+    found = check(given, model=network, schema=schema)
     assert found.accepted == (not found.rejections and found.extent.whole)
     return "; ".join(map(str, found.rejections))
 
@@ -194,7 +194,7 @@ def report(given: ConsistencyCertificate | Path, network: Network = NETWORK, sch
 def test_a_true_certificate_is_accepted(delta: float) -> None:
     given = run(delta)[0].certificate
     seen: list[tuple[int, int]] = []
-    found = check(given, network=NETWORK, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    found = check(given, model=NETWORK, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
     assert replace(found, partial=True).accepted, found.rejections
     assert found.accepted == (len(given) == found.extent.total), "a pair without a proof is left out of the statement"
     assert found.proofs == len(given) > 0
@@ -349,7 +349,7 @@ def test_with_fewer_slices_less_is_accepted_and_with_more_all() -> None:
             tree_of([(int(v), c) if v >= 0 else None for v, c in zip(tree.feature, tree.cut, strict=True)], (count, count))
             for tree in CERTIFICATE.trees
         )
-        rejected = check(replace(CERTIFICATE, trees=trees), network=NETWORK, schema=SCHEMA).rejections
+        rejected = check(replace(CERTIFICATE, trees=trees), model=NETWORK, schema=SCHEMA).rejections
         assert {one.reason for one in rejected} <= {"the score is not confirmed", "the decision is not confirmed"}
         accepted.append(len(trees) - len(rejected))
     assert accepted == sorted(accepted)

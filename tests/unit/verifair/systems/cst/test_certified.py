@@ -72,7 +72,7 @@ NETWORK = network(1.0, 0.0, 0.0, -6.0)
 
 
 def certify(**more: Any) -> CertifiedCounterfactuals:
-    given = {"causal_model": model(), "network": NETWORK, "schema": SCHEMA, "frame": FRAME, "do": {"sex": "m"}, "errors": ERRORS}
+    given = {"causal_model": model(), "model": NETWORK, "schema": SCHEMA, "frame": FRAME, "do": {"sex": "m"}, "errors": ERRORS}
     return certify_counterfactuals(**{**given, **more})
 
 
@@ -90,7 +90,7 @@ def test_a_threshold_is_decided_as_by_hand() -> None:
     assert why.counterfactuals[1]["sex"] == "m"
     assert found.certificate is not None
     assert found.certificate.trust is Trust.CHECKED
-    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+    assert vf.check(found.certificate, model=NETWORK, schema=SCHEMA).accepted
     assert json.loads(json_text(CertifiedDecisions.of(found)))["counts"]["depends"] == 1
     columns = ["row", "factual", "estimated", "status", "reason", "clipped", "cells", "otherwise_low", "otherwise_high"]
     assert found.table().columns.tolist() == columns
@@ -105,7 +105,7 @@ def test_the_effect_passes_through_the_node_between() -> None:
     to_even = certify(network=network(0.0, 1.0, 0.0, -4.5), errors=exact)
     assert to_even.status.tolist() == ["stays", "stays", "stays", "stays"]  # 4 + 0.5 becomes 4, 5 + 0.5 becomes 6
     assert above.certificate is not None
-    assert vf.check(above.certificate, network=network(0.0, 1.0, 0.0, -1.5), schema=SCHEMA).accepted
+    assert vf.check(above.certificate, model=network(0.0, 1.0, 0.0, -1.5), schema=SCHEMA).accepted
 
 
 def test_ranges_of_nodes_are_kept() -> None:
@@ -113,7 +113,7 @@ def test_ranges_of_nodes_are_kept() -> None:
     found = certify(causal_model=model(range=(0.0, 6.0)))
     assert found.status.tolist() == ["stays", "stays", "stays", "flips"]
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+    assert vf.check(found.certificate, model=NETWORK, schema=SCHEMA).accepted
 
 
 def test_attributes_that_the_network_does_not_take() -> None:
@@ -123,7 +123,7 @@ def test_attributes_that_the_network_does_not_take() -> None:
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None
     assert found.certificate.query.also == {"sex": ("f", "m")}
-    assert vf.check(found.certificate, network=blind, schema=schema).accepted
+    assert vf.check(found.certificate, model=blind, schema=schema).accepted
     asked = found.certificate.proofs[0].statement
     assert isinstance(asked, CounterfactualStatement)
     other = replace(asked, also=(1.0,))
@@ -148,10 +148,10 @@ def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
     assert opposed.status.tolist() == ["stays", "stays"]
     assert opposed.cells.max() > 1
     assert opposed.certificate is not None
-    assert vf.check(opposed.certificate, network=network(1.0, 1.0, 0.0, -2.0), schema=REAL).accepted
+    assert vf.check(opposed.certificate, model=network(1.0, 1.0, 0.0, -2.0), schema=REAL).accepted
     kept = [k for k, proof in enumerate(opposed.certificate.proofs) if proof.statement.cell]
     lost = [proof for k, proof in enumerate(opposed.certificate.proofs) if k != kept[3]]
-    report = vf.check(replace(opposed.certificate, proofs=tuple(lost)), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL)
+    report = vf.check(replace(opposed.certificate, proofs=tuple(lost)), model=network(1.0, 1.0, 0.0, -2.0), schema=REAL)
     assert "leave out a part" in str(report.rejections[0])
     once = certify(
         causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
@@ -178,7 +178,7 @@ def accepted(given: Certificate | None, *, network: Network = NETWORK, schema: v
     assert given is not None
     if "proofs" in changes:
         changes["proofs"] = (*changes["proofs"], *given.proofs[len(changes["proofs"]) :])
-    return vf.check(replace(given, **changes), network=network, schema=schema).accepted
+    return vf.check(replace(given, **changes), model=network, schema=schema).accepted
 
 
 def tampered(change: Callable[[CounterfactualStatement], CounterfactualStatement], goal: str = "counterfactual") -> list[str]:
@@ -189,7 +189,7 @@ def tampered(change: Callable[[CounterfactualStatement], CounterfactualStatement
     statement = proofs[k].statement
     assert isinstance(statement, CounterfactualStatement)
     proofs[k] = Proof(statement=change(statement), evidence=proofs[k].evidence)
-    return [str(one) for one in vf.check(replace(CERTIFICATE, proofs=tuple(proofs)), network=NETWORK, schema=SCHEMA).rejections]
+    return [str(one) for one in vf.check(replace(CERTIFICATE, proofs=tuple(proofs)), model=NETWORK, schema=SCHEMA).rejections]
 
 
 def shrunk(one: CounterfactualStatement) -> CounterfactualStatement:
@@ -261,7 +261,7 @@ def equations(
     ({"equations": equations(high=1e300, logarithmic=True)}, "beyond all numbers"),
 ])
 def test_changed_equations_are_rejected(changes: dict[str, Any], why: str) -> None:
-    report = vf.check(query_with(**changes), network=NETWORK, schema=SCHEMA)
+    report = vf.check(query_with(**changes), model=NETWORK, schema=SCHEMA)
     assert any(why in str(one) for one in report.rejections), report.rejections
 
 
@@ -276,19 +276,19 @@ def test_a_changed_coefficient_is_rejected_even_where_cells_are_changed_with_it(
         replace(proof, statement=replace(proof.statement, cell=cell)) if proof.statement.goal == "counterfactual" else proof
         for proof in CERTIFICATE.proofs
     )
-    report = vf.check(replace(CERTIFICATE, query=replace(own, equations=moved), proofs=proofs), network=NETWORK, schema=SCHEMA)
+    report = vf.check(replace(CERTIFICATE, query=replace(own, equations=moved), proofs=proofs), model=NETWORK, schema=SCHEMA)
     assert any("but the equations reach" in str(one) for one in report.rejections)
 
 
 def test_statements_of_other_certificates_do_not_belong() -> None:
     assert CERTIFICATE is not None
     alone = replace(CERTIFICATE, proofs=CERTIFICATE.proofs[1:2])
-    assert "needs one decision on itself" in str(vf.check(alone, network=NETWORK, schema=SCHEMA).rejections[0])
+    assert "needs one decision on itself" in str(vf.check(alone, model=NETWORK, schema=SCHEMA).rejections[0])
     robust = RowStatement(goal="robust", row=(2.0, 1.0, 0.0), delta=0.0, classes=(0, 1))
     mixed = replace(CERTIFICATE, proofs=(*CERTIFICATE.proofs, Proof(statement=robust, evidence=Tree.leaf())))
-    assert "does not belong" in str(vf.check(mixed, network=NETWORK, schema=SCHEMA).rejections[0])
+    assert "does not belong" in str(vf.check(mixed, model=NETWORK, schema=SCHEMA).rejections[0])
     query = RowsQuery(kind="robustness", protected=(), delta=(0.0,))
-    assert "does not belong" in str(vf.check(replace(CERTIFICATE, query=query), network=NETWORK, schema=SCHEMA).rejections[0])
+    assert "does not belong" in str(vf.check(replace(CERTIFICATE, query=query), model=NETWORK, schema=SCHEMA).rejections[0])
 
 
 JOBS = schema_of(
@@ -309,7 +309,7 @@ def jobs(**more: Any) -> CertifiedCounterfactuals:
         Node(name="sex"), Node(name="job", parents=("sex",), mechanism=Categorical()),
         Node(name="income", parents=("job", "sex"), mechanism=more.pop("mechanism", Linear())),
     ))
-    given = {"causal_model": causal, "network": JOB_NETWORK, "schema": JOBS, "frame": frame, "do": {"sex": "m"}}
+    given = {"causal_model": causal, "model": JOB_NETWORK, "schema": JOBS, "frame": frame, "do": {"sex": "m"}}
     return certify_counterfactuals(**{**given, **more})
 
 
@@ -324,7 +324,7 @@ def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
     assert ((low > 0.01) & (high < 0.99)).any()  # by category, each of them proved
     given = found.certificate
     assert given is not None
-    report = vf.check(given, network=JOB_NETWORK, schema=JOBS)
+    report = vf.check(given, model=JOB_NETWORK, schema=JOBS)
     assert report.accepted, report.rejections
     assert "with given categories of 'job'" in report.statement
     assert "nothing about other rows and categories" in report.statement
@@ -332,7 +332,7 @@ def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
     decided = given.extent.proved + given.extent.refuted
     assert given.extent.proved <= asked["counterfactual"]
     assert decided > len(found.rows) > asked["factual"]  # each row has several counterfactuals, one for each choice of a job
-    open_ = vf.check(replace(given, undecided=3), network=JOB_NETWORK, schema=JOBS)
+    open_ = vf.check(replace(given, undecided=3), model=JOB_NETWORK, schema=JOBS)
     assert open_.missing == f"{decided:,} of {decided + 3:,} counterfactuals are decided; 3 undecided"
 
 
@@ -361,7 +361,7 @@ def test_constraints_on_counterfactuals_are_said_with_what_is_proved() -> None:
         proved = int(np.flatnonzero(one.status == "stays")[0])
         words = [told.given, " ".join(told.trust()), " ".join(certified_lines(told)), told.line_of(int(one.rows[proved])) or ""]
         assert one.certificate is not None
-        report = vf.check(one.certificate, network=NETWORK, schema=allowed if said else SCHEMA, partial=True)
+        report = vf.check(one.certificate, model=NETWORK, schema=allowed if said else SCHEMA, partial=True)
         assert report.accepted
         assert [("the schema's constraints allow the counterfactual" in text) for text in (*words, report.statement)] == [said] * 5
 
@@ -384,10 +384,10 @@ def test_other_categories_are_rejected(change: Callable[[CounterfactualStatement
     given = jobs().certificate
     assert given is not None
     own, other = given.proofs[:2]
-    assert vf.check(replace(given, proofs=(own, other)), network=JOB_NETWORK, schema=JOBS).accepted
+    assert vf.check(replace(given, proofs=(own, other)), model=JOB_NETWORK, schema=JOBS).accepted
     assert isinstance(other.statement, CounterfactualStatement)
     changed = Proof(statement=change(other.statement), evidence=other.evidence)
-    report = vf.check(replace(given, proofs=(own, changed)), network=JOB_NETWORK, schema=JOBS)
+    report = vf.check(replace(given, proofs=(own, changed)), model=JOB_NETWORK, schema=JOBS)
     assert any(why in str(one) for one in report.rejections), report.rejections
 
 
@@ -499,7 +499,7 @@ def test_categories_that_the_table_and_the_equations_hold_as_codes(codes: list[i
     )
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=NETWORK, schema=schema).accepted
+    assert vf.check(found.certificate, model=NETWORK, schema=schema).accepted
 
 
 def test_a_fitted_model_brings_its_errors() -> None:
@@ -513,7 +513,7 @@ def test_a_fitted_model_brings_its_errors() -> None:
     found = certify(causal_model=fitted, frame=frame, errors=None)
     assert found.low[0] == pytest.approx(effects.estimates[0] - 1.959964 * effects.errors[0])
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+    assert vf.check(found.certificate, model=NETWORK, schema=SCHEMA).accepted
 
 
 # The shipped networks
@@ -537,7 +537,7 @@ def test_the_shipped_networks(name: str, tmp_path: Path) -> None:
     assert found.counts["unknown"] == 0
     assert found.certificate is not None
     found.certificate.save(tmp_path / "proof.json.gz")
-    assert vf.check(tmp_path / "proof.json.gz", network=net, schema=data.schema).accepted
+    assert vf.check(tmp_path / "proof.json.gz", model=net, schema=data.schema).accepted
     for why in found.dependences.values():
         assert why.float32_agrees is not None
     # The model's own counterfactuals at the estimates are among those that were decided.
@@ -586,6 +586,6 @@ def test_trees_are_decided_as_the_network_that_asks_the_same(tmp_path: Path) -> 
     assert found.dependences[1].float32_agrees is True
     assert certify(network=seven).status.tolist() == ["stays", "stays", "depends", "stays"]
     assert found.certificate is not None
-    assert vf.check(found.certificate, network=six, schema=SCHEMA).accepted
+    assert vf.check(found.certificate, model=six, schema=SCHEMA).accepted
     forged = replace(found.certificate, network_sha256=seven.source_sha256)
-    assert not vf.check(forged, network=seven, schema=SCHEMA).accepted
+    assert not vf.check(forged, model=seven, schema=SCHEMA).accepted

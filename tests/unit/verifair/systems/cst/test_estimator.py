@@ -105,7 +105,7 @@ def test_deciders_that_decide_alike_give_the_same_findings() -> None:
 
 def test_a_network_decides_on_counterfactuals_made_legal() -> None:
     german = datasets.load("german")
-    network = NetworkDecider(network=vf.read_onnx(datasets.network_path("german")), schema=german.schema)
+    network = NetworkDecider(model=vf.read_onnx(datasets.network_path("german")), schema=german.schema)
     model = CausalModel(nodes=(
         Node(name="sex"), Node(name="duration", parents=("sex",)), Node(name="credit-amount", parents=("sex", "duration")),
         Node(name="existing-credits", parents=("sex",)),
@@ -123,7 +123,7 @@ def test_a_network_decides_on_counterfactuals_made_legal() -> None:
 
 def test_clipped_rows_are_told() -> None:
     german = datasets.load("german")
-    network = NetworkDecider(network=vf.read_onnx(datasets.network_path("german")), schema=german.schema)
+    network = NetworkDecider(model=vf.read_onnx(datasets.network_path("german")), schema=german.schema)
     frame = german.frame.iloc[:3].assign(duration=[1000.0, 12.5, 24.0])
     legal, clipped = network.legal(frame)
     assert clipped.tolist() == [True, False, False]
@@ -308,11 +308,11 @@ def test_chance_of_what_is_no_node_or_not_fitted_is_refused() -> None:
 def test_the_favourable_class_of_a_network_may_be_0() -> None:
     german = datasets.load("german")
     network = vf.read_onnx(datasets.network_path("german"))
-    one, zero = (NetworkDecider(network=network, schema=german.schema, good=good) for good in (1, 0))
+    one, zero = (NetworkDecider(model=network, schema=german.schema, good=good) for good in (1, 0))
     assert np.array_equal(one.decide(german.frame), ~zero.decide(german.frame))
     assert "class 0 is positive" in zero.words
     with pytest.raises(QueryError, match="expected 0 or 1"):
-        NetworkDecider(network=network, schema=german.schema, good=2)
+        NetworkDecider(model=network, schema=german.schema, good=2)
 
 
 # What a second reading of situation testing found: each test failed before.
@@ -459,11 +459,11 @@ def test_a_certificate_that_lists_no_values_for_a_number_is_rejected() -> None:
     certificate = certify_counterfactuals(model, network, schema, frame, do={"man": 1}).certificate
     assert certificate is not None
     assert isinstance(certificate.query, CounterfactualQuery)
-    assert not check(certificate, network=network, schema=schema).rejections
+    assert not check(certificate, model=network, schema=schema).rejections
     (equation,) = certificate.query.equations
     wrong = replace(equation, terms=(replace(equation.terms[0], values=()),))
     forged = replace(certificate, query=replace(certificate.query, equations=(wrong,)))
-    (rejection,) = check(forged, network=network, schema=schema).rejections
+    (rejection,) = check(forged, model=network, schema=schema).rejections
     assert "0 categories, 0 values are listed" in rejection.reason
 
 

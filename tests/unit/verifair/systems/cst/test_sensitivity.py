@@ -187,7 +187,7 @@ def test_networks_classifiers_and_recorded_decisions() -> None:
     frame = table()
     frame = frame.assign(income=frame.income.clip(0, 12).round(1), years=frame.years.clip(0, 12).round().astype(int))
     schema = schema_of(real("income", 0, 12), integer("years", 0, 12))
-    network = NetworkDecider(network=network_of(([[1.0, 2.0]], [-14.0])), schema=schema)
+    network = NetworkDecider(model=network_of(([[1.0, 2.0]], [-14.0])), schema=schema)
     label = RULE.decide(frame)
     columns = ["income", "years"]
     classifier = EstimatorDecider(estimator=LogisticRegression().fit(frame[columns], label), columns=columns, positive=True)

@@ -102,7 +102,7 @@ def test_more_classes_are_all_to_be_beaten(tmp_path: Path) -> None:
     assert asked == [((3, 3), (1, 0)), ((3, 3), (1, 2)), ((3, 4), (1, 2)), ((4, 0), (1, 0))]  # one class refutes a row
     refuted = [isinstance(p.evidence, Counterexample) for p in found.certificate.proofs]
     assert refuted == [False, False, True, True]
-    assert check(found.certificate, network=network, schema=schema).accepted
+    assert check(found.certificate, model=network, schema=schema).accepted
 
 
 def test_proofs_beyond_the_rounding_of_float32_say_so(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_proofs_beyond_the_rounding_of_float32_say_so(tmp_path: Path) -> None:
     found = certify_robust(network, two_numbers(), raw, delta=[0])
     assert found.certificate is not None
     assert [proof.float32 for proof in found.certificate.proofs] == [True, False]
-    assert check(found.certificate, network=network, schema=two_numbers()).accepted
+    assert check(found.certificate, model=network, schema=two_numbers()).accepted
 
 
 # German
@@ -164,14 +164,14 @@ def test_the_certificate_stands_alone_and_not_when_it_claims_more(
     assert found.certificate.trust is Trust.CHECKED
     found.certificate.save(tmp_path / "robust.json.gz")
     stored = Certificate.load(tmp_path / "robust.json.gz")
-    report = check(stored, network=network, schema=schema)
+    report = check(stored, model=network, schema=schema)
     assert report.accepted
     assert report.proofs == int((found.table["status"] == "proved").sum()) > 0
     refuted = found.table[found.table["status"] == "violated"].iloc[0]
     proof = next(one for one in stored.proofs if isinstance(one.evidence, Tree))
     row = tuple(raw[near[refuted["row"]]].tolist())
     more = replace(proof, statement=replace(proof.statement, row=row, delta=refuted["delta"]))  # type: ignore[type-var]
-    assert not check(replace(stored, proofs=(more,)), network=network, schema=schema).accepted
+    assert not check(replace(stored, proofs=(more,)), model=network, schema=schema).accepted
 
 
 def test_only_robust_ones_are_chosen(german: tuple[Network, Schema, pd.DataFrame]) -> None:
@@ -290,4 +290,4 @@ def test_trees_against_every_row_of_every_neighbourhood(seed: int, tmp_path: Pat
         near = (np.abs(raw - raw[row]) <= delta * np.array([1, 2])).all(axis=1)
         assert status == ("proved" if positive[near].all() else "violated")
     assert (found.certificate is None) == (table["status"] == "violated").all()
-    assert found.certificate is None or check(found.certificate, network=model, schema=schema).accepted
+    assert found.certificate is None or check(found.certificate, model=model, schema=schema).accepted

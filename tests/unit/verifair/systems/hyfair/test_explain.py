@@ -38,7 +38,7 @@ CENTRE = np.array([40.0, 5.0, 1.0, 0.0, 1.0])
 def space() -> Space:
     schema = SCHEMA
     network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
-    return Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"], buckets=20))
+    return Space.of(KDiscrimination(model=network, schema=schema, protected=["sex", "region"], buckets=20))
 
 
 def planted(raw: Array) -> Array:
@@ -68,7 +68,7 @@ def test_a_planted_condition_is_recovered(space: Space, found: Explanation) -> N
 
 def test_rules_name_no_feature_that_the_schema_calls_protected(space: Space) -> None:
     """Such a rule was found where other features were asked about, and `guard` refuses it."""
-    asked = Space.of(KDiscrimination(network=space.query.network, schema=SCHEMA, protected=["sex"]))
+    asked = Space.of(KDiscrimination(model=space.query.model, schema=SCHEMA, protected=["sex"]))
     found = explain(asked, CENTRE, lambda raw: planted(raw) * (raw[:, 4] > 1), ExplainSettings(delta=0.0), seed=1)
     assert found.rules
     assert all(set(one.rule.conditions) <= {0, 1, 2} for one in (*found.rules, *found.dropped))
@@ -158,7 +158,7 @@ def test_samples_are_local_legal_and_seeded(space: Space) -> None:
 def test_constraints_of_the_schema_hold_for_samples() -> None:
     schema = Schema.loads(SCHEMA.dumps() + '\n[[constraint]]\nnever = { job = "nurse", age = { high = 45 } }\n')
     network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
-    space = Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"]))
+    space = Space.of(KDiscrimination(model=network, schema=schema, protected=["sex", "region"]))
     raw = Neighbourhood.of(space, CENTRE).draw(1000, np.random.default_rng(0))
     assert not ((raw[:, 2] == 2) & (raw[:, 0] <= 45)).any()
     assert (raw[:, 2] == 2).any()
@@ -166,7 +166,7 @@ def test_constraints_of_the_schema_hold_for_samples() -> None:
 
 def test_gap_is_the_largest_difference_of_two_probabilities(space: Space) -> None:
     raw = space.random(np.random.default_rng(2), 20)
-    domain, network = space.query.schema.domain, space.query.network
+    domain, network = space.query.schema.domain, space.query.model
     expected = []
     for x in raw:
         p = 1 / (1 + np.exp(-network.forward(domain.encode(space.rows(x)))[:, 0]))
@@ -181,7 +181,7 @@ def test_a_gap_is_not_taken_of_decisions() -> None:
     network = random_network(np.random.default_rng(3), (SCHEMA.domain.columns, 6, 3))
     schema = SCHEMA.changed(positive="class = 1", classes=("a", "b", "c"))
     for buckets, decided in ((20, False), (2, True)):
-        space = Space.of(KDiscrimination(network=network, schema=schema, protected=["sex"], buckets=buckets))
+        space = Space.of(KDiscrimination(model=network, schema=schema, protected=["sex"], buckets=buckets))
         with pytest.raises(QueryError, match="2 buckets are the two decisions") if decided else nullcontext():
             severity_of(space, "gap")
 
@@ -189,7 +189,7 @@ def test_a_gap_is_not_taken_of_decisions() -> None:
 def test_where_nothing_is_free_the_person_is_found_that_there_is() -> None:
     network = random_network(np.random.default_rng(0), (SCHEMA.domain.columns, 6, 1))
     fixed = {"age": (30, 30), "amount": (2.0, 2.0), "job": (1, 1)}
-    space = Space.of(KDiscrimination(network=network, schema=SCHEMA, protected=["sex", "region"], box=fixed))
+    space = Space.of(KDiscrimination(model=network, schema=SCHEMA, protected=["sex", "region"], box=fixed))
     assert len(climb(space, None, 0)) == SCHEMA.domain.variables
 
 

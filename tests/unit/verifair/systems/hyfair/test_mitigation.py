@@ -38,7 +38,7 @@ def dataset() -> Dataset:
 @pytest.fixture(scope="module")
 def query(dataset: Dataset) -> KDiscrimination:
     network = read_onnx(datasets.network_path("german"))
-    return KDiscrimination(network=network, schema=dataset.schema, protected=["sex", "age"], buckets=20)
+    return KDiscrimination(model=network, schema=dataset.schema, protected=["sex", "age"], buckets=20)
 
 
 def test_instances_carry_one_label_for_all_variants(dataset: Dataset, query: KDiscrimination) -> None:
@@ -66,7 +66,7 @@ def test_the_majority_of_the_variants_decides(query: KDiscrimination) -> None:
     space = Space.of(query)
     raw = space.random(np.random.default_rng(0), 300)
     for x, said in zip(raw, majority(space, raw), strict=True):
-        z = query.network.forward(query.schema.encode(space.rows(x)))
+        z = query.model.forward(query.schema.encode(space.rows(x)))
         votes = int((z[:, 1] > z[:, 0]).sum())
         assert votes == 2 or said == (votes > 2)
 
@@ -81,8 +81,8 @@ def test_retraining_is_seeded_and_reads_back(dataset: Dataset, query: KDiscrimin
     assert one == two
     assert one != other
     read = read_onnx(tmp_path / "one.onnx")
-    assert read.hidden == query.network.hidden
-    before, after = query.network.layers[0].weight, read.layers[0].weight
+    assert read.hidden == query.model.hidden
+    before, after = query.model.layers[0].weight, read.layers[0].weight
     assert 0 < np.abs(after - before).max() < 0.2, "training went on from the old weights"
 
 
@@ -90,7 +90,7 @@ def test_retraining_lowers_k_where_it_was_high(dataset: Dataset, query: KDiscrim
     pytest.importorskip("torch")
     rows = query.schema.raw(dataset.train)
     retrain(Space.of(query), dataset, rows[:0], tmp_path / "r.onnx", epochs=10, learning_rate=1e-3)
-    again = KDiscrimination(network=read_onnx(tmp_path / "r.onnx"), schema=query.schema, protected=query.protected)
+    again = KDiscrimination(model=read_onnx(tmp_path / "r.onnx"), schema=query.schema, protected=query.protected)
     assert Space.of(again).count(rows).mean() < Space.of(query).count(rows).mean() - 0.1
 
 
@@ -123,10 +123,10 @@ def test_only_plain_relu_networks_are_retrained() -> None:
 
 def test_nothing_to_retrain_on_is_said(dataset: Dataset, query: KDiscrimination) -> None:
     flat = Network(
-        layers=tuple(Layer(weight=0 * layer.weight, bias=layer.bias, slope=layer.slope) for layer in query.network.layers),
+        layers=tuple(Layer(weight=0 * layer.weight, bias=layer.bias, slope=layer.slope) for layer in query.model.layers),
         link=Link.IDENTITY, source_sha256="",
     )
-    space = Space.of(KDiscrimination(network=flat, schema=query.schema, protected=query.protected))
+    space = Space.of(KDiscrimination(model=flat, schema=query.schema, protected=query.protected))
     rows = query.schema.raw(dataset.train)
     with pytest.raises(DataError, match="nothing to retrain on"):
         instances(space, rows, query.schema.labels(dataset.train), rows[:1])
@@ -138,9 +138,9 @@ def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination
     lower, upper = np.full(len(schema.features), -np.inf), np.full(len(schema.features), np.inf)
     upper[schema.index("duration")] = 20.0
     rules = snapped([Rule(lower=lower, upper=upper)], schema)
-    accuracy, abstained = score(query.network, schema, rules, rows, labels)
+    accuracy, abstained = score(query.model, schema, rules, rows, labels)
     kept = ~refused(rules, rows)
-    predicted = query.network.forward(schema.encode(rows[kept])).argmax(axis=1)
+    predicted = query.model.forward(schema.encode(rows[kept])).argmax(axis=1)
     assert accuracy == pytest.approx((predicted == labels[kept]).mean())
     assert abstained == pytest.approx(1 - kept.mean())
     on = EffectData(data=rows, labels=labels, clusters=rows[kept][:1], iterations=20, budget=Budget(seconds=30))
@@ -174,20 +174,20 @@ def test_accuracy_is_of_the_decision_that_the_schema_names(positive: str) -> Non
 def test_retraining_learns_the_decision_that_the_schema_names(positive: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     schema, table = thresholded(positive), older(thresholded(positive))
-    query = KDiscrimination(network=linear_network(1.0, 5.0, bias=0.5), schema=schema, protected=["group"])
+    query = KDiscrimination(model=linear_network(1.0, 5.0, bias=0.5), schema=schema, protected=["group"])
     space = Space.of(query)
     raw = schema.raw(table.frame)
     retrain(space, table, raw[:0], tmp_path / "r.onnx", epochs=200, learning_rate=0.1)
     reached = schema.outcome.reached(read_onnx(tmp_path / "r.onnx").forward(schema.encode(raw))[:, 0])
     assert (reached == (table.frame["y"] == "yes")).mean() > 0.9
-    votes = query.network.forward(schema.encode(np.concatenate([space.rows(x) for x in raw]))).reshape(len(raw), 2)
+    votes = query.model.forward(schema.encode(np.concatenate([space.rows(x) for x in raw]))).reshape(len(raw), 2)
     share = schema.outcome.reached(votes).mean(axis=1)
     assert ((majority(space, raw) == schema.good) == (share > 0.5))[share != 0.5].all()
 
 
 def test_effects_are_searched_in_the_box_where_no_row_of_the_table_is_answered_there() -> None:
     schema = thresholded("logit > 0")
-    query = KDiscrimination(network=linear_network(1.0, 1.0), schema=schema, protected=["group"], box={"age": (0, 3)})
+    query = KDiscrimination(model=linear_network(1.0, 1.0), schema=schema, protected=["group"], box={"age": (0, 3)})
     rules = (Rule(lower=np.array([2.0, -np.inf]), upper=np.array([3.0, np.inf])),)
     for rows in ([[9.0, 0.0]], [[2.0, 0.0]]):
         on = EffectData(data=np.array(rows), labels=None, clusters=None, iterations=5, budget=Budget(seconds=30))
@@ -197,7 +197,7 @@ def test_effects_are_searched_in_the_box_where_no_row_of_the_table_is_answered_t
 def test_effects_are_searched_in_the_whole_table_where_rules_leave_few_rows_and_none_that_is_held_out() -> None:
     """Rules leave one box of 10^-6 of all: hardly a random row lies there, and one row of the table does."""
     schema = schema_of(*(integer(name, 0, 999) for name in ("a", "b")), categorical("group", "u", "v", protected=True))
-    query = KDiscrimination(network=linear_network(0.0, 0.0, 1.0), schema=schema, protected=["group"])
+    query = KDiscrimination(model=linear_network(0.0, 0.0, 1.0), schema=schema, protected=["group"])
     least = np.full(3, -np.inf)
     rules = [Rule(lower=least, upper=np.array([998.0, np.inf, np.inf])), Rule(lower=least, upper=np.array([np.inf, 998.0, np.inf]))]
     on = EffectData(data=np.array([[5.0, 999.0, 0.0]]), labels=None, clusters=None, iterations=5, budget=Budget(seconds=30))
@@ -223,7 +223,7 @@ def test_rounds_go_on_where_rules_refuse_the_whole_table() -> None:
     schema = schema_of(integer("age", 0, 9), integer("hours", 0, 9), integer("group", 0, 2, protected=True), constraints=[
         {"never": {"age": {"high": 7}, "group": 0}},
     ])
-    query = KDiscrimination(network=linear_network(2.0, 0.0, 4.0, bias=-20.0), schema=schema, protected=["group"])
+    query = KDiscrimination(model=linear_network(2.0, 0.0, 4.0, bias=-20.0), schema=schema, protected=["group"])
     table = np.array([[9.0, 1, 1]])
     found = explain_rounds(query, ExplainSettings(rounds=2, samples=1000, delta=0.0), rows=table)
     assert refused([one.rule for one in found.found[0].rules], table).all()
@@ -235,7 +235,7 @@ def test_surrogates_name_the_features_that_matter() -> None:
     """A logit that hangs on two of five features (and on the protected one): a linear model sees just these."""
     schema = schema_of(*(real(f"x{i}", -1.0, 1.0) for i in range(5)), categorical("sex", "f", "m"))
     linear = linear_network(0.0, 3.0, 0.0, 2.0, 0.0, 1.0)
-    query = KDiscrimination(network=linear, schema=schema, protected=["sex"])
+    query = KDiscrimination(model=linear, schema=schema, protected=["sex"])
     space = Space.of(query)
     severity = severity_of(space, "gap")
     found = surrogates(space, np.zeros(6), severity, samples=2000)
@@ -265,7 +265,7 @@ def gap_query(tmp_path_factory: pytest.TempPathFactory) -> KDiscrimination:
     model = onnx_model([(np.array(w, dtype=np.float32), np.array(b, dtype=np.float32)) for w, b in weights], {})
     path = tmp_path_factory.mktemp("net") / "net.onnx"
     path.write_bytes(model.SerializeToString())
-    return KDiscrimination(network=read_onnx(path), schema=SCHEMA, protected=["sex"])
+    return KDiscrimination(model=read_onnx(path), schema=SCHEMA, protected=["sex"])
 
 
 @pytest.fixture(scope="module")
@@ -285,16 +285,16 @@ def test_what_is_answered_is_proved_to_have_no_gap_above_the_target(gap_query: K
     assert gap[answered].max() <= 0.3 + 1e-6, "the proof is about all that is answered"
     assert answered.mean() == pytest.approx(found.domain)
     narrowed = outside(gap_query, found.rules).schema
-    assert check(found.certificate, network=gap_query.network, schema=narrowed).accepted
-    assert not check(found.certificate, network=gap_query.network, schema=gap_query.schema).accepted, "it is about the guarded one"
+    assert check(found.certificate, model=gap_query.model, schema=narrowed).accepted
+    assert not check(found.certificate, model=gap_query.model, schema=gap_query.schema).accepted, "it is about the guarded one"
     tampered = outside(gap_query, found.rules[1:]).schema
     forged = replace(found.certificate, schema_sha256=tampered.sha256)
-    assert not check(forged, network=gap_query.network, schema=tampered).accepted, "one rule less leaves a box without a proof"
+    assert not check(forged, model=gap_query.model, schema=tampered).accepted, "one rule less leaves a box without a proof"
 
 
 def test_a_rule_about_a_fixed_real_feature_covers_all_of_it_or_nothing() -> None:
     schema = schema_of(real("pay", 2.0, 2.0, scale="none"), categorical("sex", "f", "m", protected=True))
-    space = Space.of(KDiscrimination(network=linear_network(1.0, 1.0), schema=schema, protected=["sex"]))
+    space = Space.of(KDiscrimination(model=linear_network(1.0, 1.0), schema=schema, protected=["sex"]))
     shares = [Rule(lower=np.array([low, -np.inf]), upper=np.full(2, np.inf)).share(space) for low in (1.0, 2.0, 3.0)]
     assert shares == [1.0, 1.0, 0.0]
 
@@ -303,14 +303,14 @@ def test_a_target_is_a_gap_of_probabilities_also_where_rules_are_about_two_decis
     gap_query: KDiscrimination, rows: np.ndarray
 ) -> None:
     decisions = KDiscrimination(
-        network=gap_query.network.whole, schema=gap_query.schema.changed(positive="logit >= 3"), protected=["sex"], buckets=2
+        model=gap_query.model.whole, schema=gap_query.schema.changed(positive="logit >= 3"), protected=["sex"], buckets=2
     )
     before, found = tighten(decisions, rows, 0.3, seconds=30)
     points = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
     gap, answered = severity_of(Space.of(gap_query), "gap")(points), ~refused(found.rules, points)
     assert before.lower <= gap.max() + 1e-6 <= before.upper + 2e-6
     assert gap[answered].max() <= 0.3 + 1e-6
-    assert check(found.certificate, network=gap_query.network, schema=outside(decisions, found.rules).schema).accepted
+    assert check(found.certificate, model=gap_query.model, schema=outside(decisions, found.rules).schema).accepted
 
 
 def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimination) -> None:
@@ -325,7 +325,7 @@ def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimi
         assert found.open == 0, "each box is decided"
         assert (answered == (gap <= target)).all(), "nobody is refused for nothing"
         shares.append(answered.mean())
-        assert check(found.certificate, network=gap_query.network, schema=outside(gap_query, found.rules).schema).accepted
+        assert check(found.certificate, model=gap_query.model, schema=outside(gap_query, found.rules).schema).accepted
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > shares[-1]
 
@@ -359,7 +359,7 @@ def test_samples_inside_a_rule_are_local_ones_given_rule_and_constraints() -> No
         categorical("u", "a", "b"), categorical("w", "c", "d"), categorical("sex", "f", "m", protected=True),
         constraints=[{"never": {"u": ["b"], "w": ["c"]}}],
     )
-    space = Space.of(KDiscrimination(network=linear_network(2.0, 0.0, 1.0), schema=schema, protected=["sex"]))
+    space = Space.of(KDiscrimination(model=linear_network(2.0, 0.0, 1.0), schema=schema, protected=["sex"]))
     near, rng = Neighbourhood.of(space, np.array([0.0, 1.0, 0.0])), np.random.default_rng(0)
     rule = Rule(lower=np.array([-np.inf, 1.0, -np.inf]), upper=np.full(3, np.inf))
     local = near.draw(1000, rng)

@@ -96,7 +96,7 @@ def test_features_may_be_called_like_what_is_told_of_a_counterexample() -> None:
         integer("probability", 1, 1), categorical("decision", "no", "yes", protected=True), categorical("decision'", "west", "east")
     )
     query = vf.IndividualFairness(
-        network=linear_network(1.0, 4.0, 0.0, bias=-3.0), schema=schema, protected=["decision"], box={"decision'": "west"}
+        model=linear_network(1.0, 4.0, 0.0, bias=-3.0), schema=schema, protected=["decision"], box={"decision'": "west"}
     )
     witness = vf.verify(query).witness
     assert witness is not None

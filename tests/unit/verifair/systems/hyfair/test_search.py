@@ -50,7 +50,7 @@ def question(seed: int, *, outputs: int = 1, slope: float = 0.0, gain: float = 6
     steep = Layer(weight=gain * last.weight, bias=last.bias, slope=last.slope)
     network = replace(network, layers=(*network.layers[:-1], steep))
     described = schema("logit > 0" if outputs == 1 else "class = 1")
-    return KDiscrimination(**{"network": network, "schema": described, "protected": ["a", "z"], "buckets": 7, **fields})
+    return KDiscrimination(**{"model": network, "schema": described, "protected": ["a", "z"], "buckets": 7, **fields})
 
 
 def forbid(query: KDiscrimination, **ends: tuple[float, float]) -> KDiscrimination:
@@ -73,7 +73,7 @@ def true_k(query: KDiscrimination, x: Array) -> int:
     rows = rows[described.domain.legal(rows)]
     if not len(rows):
         return 0
-    logits = exact_forward(query.network, described.encode(rows))
+    logits = exact_forward(query.model, described.encode(rows))
     values = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     return len({bucket(value, query.buckets) for value in values})
 
@@ -280,7 +280,7 @@ def test_a_logit_of_zero_ends_the_lower_half_of_an_even_number_of_buckets() -> N
     assert occupied(logits, None, 21).tolist() == [1, 1, 1]
     described = schema()
     query = KDiscrimination(
-        network=network_of((np.zeros((1, 8)), None), link=Link.SIGMOID), schema=described, protected=["a"], buckets=20
+        model=network_of((np.zeros((1, 8)), None), link=Link.SIGMOID), schema=described, protected=["a"], buckets=20
     )
     found = clusters.recount(Space.of(query), described.domain.lower)
     assert found.bucket.tolist() == [9, 9]
@@ -290,7 +290,7 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
     weight = np.zeros((1, 8))
     weight[0, 0], bias = 2e30, np.array([-1e30])
     network = network_of((weight, bias))
-    query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
+    query = KDiscrimination(model=network, schema=schema(), protected=["a"], buckets=20)
     found = search_clusters(query, iterations=3, schedule=FEW)
     assert found.k == 2
     assert sorted(found.cluster.bucket.tolist()) == [0, 19]
@@ -299,7 +299,7 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
 
 def test_weights_beyond_float32_are_no_warning() -> None:
     network = network_of((np.full((2, 8), 1e60), None), ([[1e60, -1e60]], None))
-    query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
+    query = KDiscrimination(model=network, schema=schema(), protected=["a"], buckets=20)
     assert search_clusters(query, iterations=2, schedule=FEW, enough=99).k == 1, "exactly, both terms cancel"
 
 
@@ -445,12 +445,12 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
     drawn = [random_tree(rng, 8, 4) for _ in range(trees)]
     path = save(tmp_path / "m.onnx", [leaf(one) for one in drawn] if votes else drawn, 8, classes=2,
                 transform="NONE" if votes else "LOGISTIC")
-    query = KDiscrimination(network=path, schema=schema(), protected=["a", "z"], buckets=7)
+    query = KDiscrimination(model=path, schema=schema(), protected=["a", "z"], buckets=7)
     space = Space.of(query)
-    assert logistic(query.network) is not votes
+    assert logistic(query.model) is not votes
     if votes:  # sigma(share) is not what anybody is shown
         with pytest.raises(QueryError, match="a share of votes or a mean"):
-            ProbabilityGap(network=query.network, schema=schema(), protected=["a"])
+            ProbabilityGap(model=query.model, schema=schema(), protected=["a"])
     x = space.random(rng, 40)
     session = InferenceSession(path.read_bytes())
     for row, guide, count in zip(x, scipy.special.expit(space.logits(x)), space.count(x), strict=True):
@@ -466,7 +466,7 @@ def test_shares_of_several_classes_beside_an_edge_are_counted_as_exactly(tmp_pat
     moved = (leaf + sign * 2.0**-27 * np.array([1, -1, 0]) for sign in (1, -1))
     asked = [(column, "BRANCH_LEQ", 0.5, leaf.tolist(), other.tolist()) for column, other in zip((0, 2), moved, strict=True)]
     path = save(tmp_path / "m.onnx", [*asked, *[leaf.tolist()] * 6], 8, classes=3)
-    query = KDiscrimination(network=path, schema=schema("class = 0"), protected=["a", "z"], buckets=20)
+    query = KDiscrimination(model=path, schema=schema("class = 0"), protected=["a", "z"], buckets=20)
     space = Space.of(query)
     for row in space.random(np.random.default_rng(0), 20):
         assert space.count(row[None])[0] == clusters.recount(space, row).k

@@ -33,7 +33,7 @@ def people(ages: int = 10, hours: int = 4) -> Schema:
 
 
 def query_of(schema: Schema, **more: object) -> IndividualFairness:
-    return IndividualFairness(network=NETWORK, schema=schema, protected=["sex"], **more)  # type: ignore[arg-type]
+    return IndividualFairness(model=NETWORK, schema=schema, protected=["sex"], **more)  # type: ignore[arg-type]
 
 
 def chunk(
