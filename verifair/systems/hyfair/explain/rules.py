@@ -73,6 +73,8 @@ def condition_words(schema: Schema, v: int, low: float, high: float) -> str:
         first, last = int(max(low, 0)), int(min(high, len(feature.categories) - 1))
         included = feature.categories[first : last + 1]
         excluded = feature.categories[:first] + feature.categories[last + 1 :]
+        if not excluded:
+            return f"{name} is anything"
         if min(len(included), len(excluded)) > MAX_LISTED:
             return f"{name} from {included[0]} to {included[-1]} in the schema's order"
         if len(included) <= len(excluded):

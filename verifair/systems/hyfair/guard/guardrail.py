@@ -43,6 +43,8 @@ OLDEST_OPSET = 9
 """The first opset with the operator `Where`."""
 NEW_OPSET = 15
 """For models without operators of the default set."""
+OLDEST_IR = 4
+"""The first version of the format in which constants need not be inputs as well. CatBoost writes 3."""
 PREFIX = "guard/"
 
 
@@ -93,6 +95,7 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     if all(node.domain not in ("", "ai.onnx") for node in stored.model.graph.node):  # only tree operators: any opset version works
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
     _raise_opset(model, stored.model)
+    stored.model.ir_version = max(stored.model.ir_version, OLDEST_IR)
     graph = stored.model.graph
     if ABSTAIN in {output.name for output in graph.output}:
         raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
