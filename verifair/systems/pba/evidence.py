@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.probability.shares import probabilities
 from verifair.checker.certificates.certificate import Certificate, Claim, Counterexample, Proof, answered
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree, verdict_records
-from verifair.engine.verdict import Status, Witness
+from verifair.engine.verdict import Status
 from verifair.files import whole
 from verifair.systems.pba.result import Asked
 from verifair.systems.pba.stream import LabelledRows, TableStream
@@ -96,26 +95,3 @@ def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.D
             words = {value: query.exchange.word(value) for value in verdicts[name].unique().tolist()}
             columns[name] = verdicts[name].map(words)
     return verdicts.assign(**columns)
-
-
-def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
-    """Return the counterexample behind one VIOLATED line of `verify_rows`."""
-    schema = query.schema
-    x = x_prime = json.loads(line.witness)
-    if line.goal in ("observed", "flipped") and query.exchange is not None:
-        x_prime = query.exchange.put(np.array([x]), np.array([line.to]))[0].tolist()
-    first, second = json.loads(line.margins)
-    probability = probabilities(query.model, np.array([first, second]))
-    value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
-    valued = schema.outcome.of == "value"
-    inputs = schema.encode(np.array([x, x_prime]))
-    class_names = classes_of(query)
-    label, against = class_names[int(line.label)], class_names[int(line.against)]
-    return Witness(
-        x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
-        decisions=(label if first > 0 else against, label if second > 0 else against),
-        probabilities=None if valued else (float(probability[0]), float(probability[1])),
-        values=tuple(query.model.whole.forward(inputs)[:, 0].tolist()) if valued else None, margin=value,
-        float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
-        missing=schema.missing,
-    )  # fmt: skip
