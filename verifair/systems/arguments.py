@@ -15,6 +15,7 @@ from verifair.errors import DataError, QueryError
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import text
 from verifair.schema.file import RANGES, problems, shown
+from verifair.schema.outcome import PositiveRule
 from verifair.schema.schema import Schema
 from verifair.systems.settings import Settings
 
@@ -102,20 +103,30 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
 def positives(y: Any, schema: Schema, rows: int) -> Booleans:
     """Return (N,) True where the true class is the positive one.   y: (N,) classes 0, 1, or values of the schema's label column.
 
-    Raises DataError for missing or unknown values, and for 0 and 1 if the positive label is "0", which is ambiguous.
+    Raises DataError for missing or unknown values, and for 0 and 1 if these may be classes of which not just 1 is favourable.
     """
     classes = column(y, rows, "y")
     if pd.isna(classes).any():
         row = int(np.flatnonzero(pd.isna(classes))[0])
         raise DataError(f"y: {int(pd.isna(classes).sum())} of {rows} values are missing, first at place {row}; drop such rows")
     if classes.dtype.kind == "b" or (classes.dtype.kind in "iuf" and np.isin(classes, (0, 1)).all()):
-        if classes.dtype.kind != "b" and schema.positive_label == "0":
-            raise DataError('y: holds 0 and 1, and the schema\'s positive label is "0"; pass booleans, True for positive')
+        if classes.dtype.kind != "b" and _is_ambiguous(schema):
+            rule = f'"{schema.positive}"' if schema.positive_label is None else 'the label "0"'
+            raise DataError(f"y: holds 0 and 1, and in the schema {rule} is positive; pass booleans, True for positive")
         return np.asarray(classes == 1)
     table = pd.DataFrame({"y": classes})
     if schema.positive_label is None:  # values are a class's names, or numbers for a threshold
         return schema.changed(label="y").favoured(table)
     return np.asarray(schema_rows.labels(table, "y", schema.positive_label) == 1)
+
+
+def _is_ambiguous(schema: Schema) -> bool:
+    """Return True if 0 and 1 may be classes of which not just 1 is favourable."""
+    rule = PositiveRule.parse(schema.positive)
+    if schema.positive_label is not None or rule.of == "value":
+        return schema.positive_label == "0"
+    unknown = rule.unnumbered and not schema.classes
+    return unknown or rule.numbered(schema.classes).favourable(np.array([0, 1])).tolist() != [False, True]
 
 
 def audited(values: Any, rows: int) -> Booleans:

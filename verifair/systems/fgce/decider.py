@@ -16,13 +16,14 @@ from verifair.errors import QueryError
 from verifair.models.objects import package_of
 from verifair.models.read import read
 from verifair.schema.feature import text
+from verifair.schema.outcome import PositiveRule
 from verifair.schema.schema import Schema
 
 
 def as_decider(model: Any, schema: Schema) -> Any:
     """Return a model as `positive` takes it: the model itself if its scikit-learn `predict` decides, otherwise (and where a
     threshold decides) the model that `read` returns."""
-    rule = schema.outcome
+    rule = PositiveRule.parse(schema.positive)
     if not rule.plain and rule.of != "class":
         return read(model)
     if hasattr(model, "predict") and (hasattr(model, "fit") or package_of(model) not in ("xgboost", "lightgbm")):
@@ -54,18 +55,27 @@ def positive(
     if pd.isna(result).any():
         raise QueryError(f"model: predict gave no class for {int(pd.isna(result).sum())} of {len(raw)} rows; expected one for each")
     answers = pd.unique(result)
-    classes = [text(label) for label in getattr(model, "classes_", answers)]
+    classes = _classes(model, schema, [text(answer) for answer in answers])
     favourable = _favourable_classes(schema, classes)
     is_favourable = {answer: text(answer) in favourable for answer in answers.tolist()}
     return np.array([is_favourable[answer] for answer in result.tolist()], dtype=bool)
 
 
+def _classes(model: Any, schema: Schema, answers: Sequence[str]) -> list[str]:
+    """Return an estimator's classes in its order; without a list: whole numbers from 0, the schema's names, or sorted words."""
+    if hasattr(model, "classes_"):
+        return [text(label) for label in model.classes_]
+    if all(answer.isdecimal() for answer in answers):
+        return [str(k) for k in range(max([1, *map(int, answers)]) + 1)]
+    return list(schema.classes) or sorted(answers)
+
+
 def _favourable_classes(schema: Schema, classes: Sequence[str]) -> set[str]:
     """Return the favourable ones among an estimator's classes, in its order. Raises QueryError if there are none."""
-    rule = schema.outcome
-    if rule.of == "class" and len(classes) > 2:
+    rule = PositiveRule.parse(schema.positive).numbered(schema.classes or classes)
+    if rule.of == "class" and (len(classes) > 2 or schema.positive_label is None):
         return {classes[k] for k in rule.favoured(len(classes))}
-    favourable = schema.positive_label if schema.positive_label is not None else "1"
+    favourable = schema.positive_label if schema.positive_label is not None else str(rule.good)
     if favourable not in classes:
         raise QueryError(
             f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {favourable!r}; "

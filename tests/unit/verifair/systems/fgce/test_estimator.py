@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from solvers.outcome import BackendError
 from tests.builders import categorical, integer, network_of, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.schema.schema import Schema
-from verifair.systems.arguments import groups_of
+from verifair.systems.arguments import groups_of, positives
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.settings import FgceSettings
@@ -298,8 +299,12 @@ def test_true_classes_that_are_not_clear() -> None:
         asked(None, SCHEMA.model_copy(update={"label": None}))
     zero = SCHEMA.model_copy(update={"positive_label": "0"})
     model = Always(0, ("0", "1"))
-    with pytest.raises(DataError, match=r'y: holds 0 and 1, and .* positive label is "0"; pass booleans, True for positive'):
+    with pytest.raises(DataError, match='y: holds 0 and 1, and in the schema the label "0" is positive; pass booleans, True for'):
         GroupCounterfactuals(model, zero, factuals="false-negatives").fit(X, np.arange(ROWS) % 2)
+    for rule in ("class = 0", "logit <= 0", "class = 2", "class in [0, 1]", "class = approved"):
+        first = SCHEMA.model_copy(update={"positive_label": None, "positive": rule})
+        with pytest.raises(DataError, match=f'y: holds 0 and 1, and in the schema "{re.escape(rule)}" is positive; pass'):
+            positives(np.arange(ROWS) % 2, first, ROWS)
 
 
 def test_groups_that_have_nobody_to_explain_or_to_follow() -> None:
@@ -380,6 +385,33 @@ def test_a_model_sees_the_schemas_words() -> None:
     answer(model=Looks(""))
     pd.testing.assert_frame_equal(seen[0], X[FEATURES], check_dtype=False)
     assert seen[0]["age"].dtype.kind == "i"
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels", "favourable"),
+    [
+        ("class = 0", (0, 1), {0}), ("class = 1", (0, 1), {1}), ("logit > 0", (0, 1), {1}), ("logit <= 0", (0, 1), {0}),
+        ("class = approved", ("approved", "denied"), {"approved"}), ("class = denied", ("approved", "denied"), {"denied"}),
+        ("class = 2", (0, 1, 2), {2}), ("class = high", ("high", "low", "middle"), {"high"}),
+        ("class in [high, middle]", ("high", "low", "middle"), {"high", "middle"}),
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_estimators_favourable_class_is_the_schemas(rule: str, labels: tuple[Any, ...], favourable: Any, listed: bool) -> None:
+    """listed: the estimator has `classes_`; without, the first row meets the last class."""
+    class ByAge(Always):
+        def predict(self, frame: pd.DataFrame) -> Any:
+            return np.array(labels)[::-1][frame["age"] % len(labels)]
+
+    schema = schema_of(integer("age", 0, 8), categorical("sex", "F", "M"), positive=rule)
+    raw = np.column_stack([np.arange(9.0), np.zeros(9)])
+    decided = positive(ByAge("", labels if listed else ()), schema, raw)
+    assert decided.tolist() == [labels[::-1][k % len(labels)] in favourable for k in range(9)]
+
+
+def test_a_favourable_class_may_be_named_without_its_label() -> None:
+    named = SCHEMA.model_copy(update={"positive_label": None, "positive": "class = yes"})
+    assert answer(schema=named) == BY_SEX
 
 
 def test_models_that_cannot_decide() -> None:
