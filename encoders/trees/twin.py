@@ -208,8 +208,8 @@ class TreeTwin:
 class RowBounds:
     """The bounds of rows (R, 2) with constants (R,): lines (S, 2) that are bounded, and their shares in each row (R, S).
 
-    room: (R,) taken off, relative to the margins' size: 0 if a row is a line, and has no constant or is the only row (if there are
-    several rows, the checker combines those that a proof names).
+    room: (R,) taken off, relative to the margins' size: 0 if a row is a line of one copy or of the difference, and has no constant
+    or is the only row (else it is a mixture, or one of several rows: the checker combines those that a proof names).
     """
 
     lines: Array
@@ -244,7 +244,7 @@ class RowBounds:
             for line, weight in part:
                 shares[row, lines[line]] += weight
         single = ((constants == 0) | (len(rows) == 1)) & ((shares > 0).sum(axis=1) <= 1)    # a sum of two has the right sign
-        exact = single & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5))
+        exact = single & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5)) & np.isin(share, (0.0, 0.5, 1.0))
         slack = np.where(exact, 0.0, ROOM)
         return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=slack)
 

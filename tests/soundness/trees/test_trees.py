@@ -512,3 +512,17 @@ def test_no_proof_about_float32_where_a_sum_may_overflow(scores: int, tmp_path: 
     assert vf.check(found.certificate, model=model, schema=described).accepted
     forged = replace(found.certificate, proofs=tuple(replace(one, float32=True) for one in found.certificate.proofs))
     assert not vf.check(forged, model=model, schema=described).accepted
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_mixture_of_rows_that_is_exactly_0_closes_nothing_that_the_checker_does_not(swapped: bool, tmp_path: Path) -> None:
+    """Where b is 0, both copies score 0, or 2; elsewhere they score 2 and 1: three quarters of the one less a quarter of the other
+    is at least 0, but the checker takes off what combining rows may round."""
+    by_sex = [[2.0], [1.0]][:: -1 if swapped else 1]
+    tree = (2, "BRANCH_LEQ", 0.0, (1, "BRANCH_LEQ", 0.3, [0.0], [2.0]), (0, "BRANCH_LEQ", 0.5, *by_sex))
+    model = read_model(save(tmp_path / "trees.onnx", [tree], 3))
+    described = schema_of(integer("sex", 0, 1, protected=True), real("a", 0, 1), real("b", 0, 1), positive="logit > 0")
+    found = vf.verify(vf.IndividualFairness(model=model, schema=described, protected=["sex"]))
+    assert found.status is vf.Status.PROVED
+    report = vf.check(found.certificate, model=model, schema=described)
+    assert report.accepted, report.rejections
