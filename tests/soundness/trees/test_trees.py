@@ -38,6 +38,7 @@ from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
 from verifair.engine.solver import copies_of
 from verifair.errors import QueryError
+from verifair.systems.fgce.robust import certify_robust
 
 GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
 REAL = np.unique(np.concatenate(
@@ -526,3 +527,21 @@ def test_a_mixture_of_rows_that_is_exactly_0_closes_nothing_that_the_checker_doe
     assert found.status is vf.Status.PROVED
     report = vf.check(found.certificate, model=model, schema=described)
     assert report.accepted, report.rejections
+
+
+def test_a_cut_at_the_lower_end_of_a_box_leaves_it_out(tmp_path: Path) -> None:
+    """Who has b = 0.1 is the network's 0, and neighbouring numbers are not: the neighbourhood of b = 0.2 begins there."""
+    tree = (2, "BRANCH_LEQ", 0.0, [3.0], (1, "BRANCH_LEQ", 0.5, [1.0], [2.0]))
+    model = read_model(save(tmp_path / "trees.onnx", [tree, (2, "BRANCH_LEQ", 0.0, [-2.5], [-0.5])], 3))
+    scaled = real("b", 0, 0.3, unit=0.1, scale={"offset": 0.1, "scale": 1e5})
+    described = schema_of(integer("sex", 0, 1, protected=True), real("a", 0, 1, unit=0.5), scaled, positive="logit > 0")
+    found = certify_robust(model, described, np.array([[0.0, 0.5, 0.2]]), delta=[1.0])
+    assert found.table["status"].tolist() == ["proved"]
+    report = vf.check(found.certificate, network=model, schema=described)
+    assert report.accepted, report.rejections
+    (proof,) = found.certificate.proofs
+    cut = Tree.plain(np.array([2, -1, -1]), np.array([0.1, 0.0, 0.0]))
+    for at, accepted in ((0.1, True), (float(np.nextafter(0.1, 1)), False), (0.2, False)):
+        moved = replace(proof, evidence=replace(cut, cut=np.array([at, 0.0, 0.0])), margin=None, float32=False)
+        forged = replace(found.certificate, proofs=(moved,))
+        assert vf.check(forged, network=model, schema=described).accepted == accepted

@@ -159,6 +159,9 @@ class LeafRule:
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = tree_bounds(network, domain)
+        # (T, V) features whose boxes are open below: for trees, the part above a cut leaves out the cut, which is the other part's.
+        reals = np.array([goal.reals for goal in tasks.goals], dtype=bool)[tasks.goal]
+        self.opens = ~domain.integer & ~reals[:, None] & (self.trees is not None)
         self.count = np.array([len(goal.rows) for goal in tasks.goals])
         node = np.repeat(np.arange(len(joined.feature)), np.diff(joined.start))
         tree = np.repeat(np.arange(len(joined.size)), joined.size)
@@ -232,8 +235,9 @@ class LeafRule:
 
     def _decoded(self, trees: Integers, neurons: int) -> tuple[Leaves, Frames] | str:
         joined, nodes = self.joined, self.joined.nodes(trees)
-        free = np.zeros((len(trees), neurons), dtype=bool)
-        roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
+        free, opens, lowest = np.zeros((len(trees), neurons), dtype=bool), self.opens[trees], self.tasks.lower[trees]
+        lowest = np.where(opens, np.nextafter(lowest, -np.inf), lowest)
+        roots = Regions(lower=lowest, upper=self.tasks.upper[trees], active=free, inactive=free)
         every_node = np.arange(len(nodes))
         distance = np.stack([self.before[nodes], self.outer[nodes]])
         frame, outer = np.where(distance >= 0, every_node - distance, -1).astype(np.int64)
@@ -248,14 +252,15 @@ class LeafRule:
         tree, leaf, index = np.repeat(trees, joined.size[trees]), joined.feature[nodes[kept]] == -1, np.searchsorted(kept, frames)
         boxes, frame_boxes, node = regions.take(leaf), regions.take(index), kept[leaf]
         number = np.append(np.searchsorted(frames, every_node), -1)  # of each named node; the last one, for "none", is -1
+        lower = np.where(self.opens[tree[node]], np.nextafter(boxes.lower, np.inf), boxes.lower)
         return Leaves(
-            tree=tree[node], node=nodes[node], lower=boxes.lower, upper=boxes.upper, frame=number[frame[node]],
+            tree=tree[node], node=nodes[node], lower=lower, upper=boxes.upper, frame=number[frame[node]],
             is_frame=is_frame[node], active=boxes.active, inactive=boxes.inactive,
         ), Frames(tree=tree[frames], lower=frame_boxes.lower, upper=frame_boxes.upper, frame=number[outer[frames]])
 
     def unproved(self, leaves: Leaves, frames: Frames) -> list[tuple[int, str]]:
         """Return the leaves that are not proved, as (number, reason)."""
-        domain, tree, lower = self.domain, leaves.tree, self._lower_ends(leaves)
+        domain, tree, lower = self.domain, leaves.tree, leaves.lower
         partner = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
         outside = ~self.tasks.differs[tree] & ((partner[0] > domain.upper) | (partner[1] < domain.lower))
         empty = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*partner) | outside.any(axis=1)
@@ -302,15 +307,6 @@ class LeafRule:
         legal = self.domain.legal(corners) & self.domain.legal(self.tasks.second(trees, corners))
         flaws = self._at_points(trees[legal], corners[legal])
         return next(iter(flaws.values()), None)
-
-    def _lower_ends(self, leaves: Leaves) -> Array:
-        """Return the lower ends (L, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself: it
-        belongs to the part below."""
-        if self.trees is None:
-            return leaves.lower
-        reals = np.array([goal.reals for goal in self.tasks.goals])[self.tasks.goal[leaves.tree]]
-        cut = ~self.domain.integer & (leaves.lower > self.tasks.lower[leaves.tree]) & ~reals[:, None]
-        return np.where(cut, np.nextafter(leaves.lower, np.inf), leaves.lower)
 
     def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds | MeanBounds) -> Booleans:
         """Return (L,) True for leaves that the extremes of an ensemble's trees prove."""
