@@ -41,6 +41,7 @@ from verifair.errors import ClusterError, Disagreement, QueryError, VerifairErro
 from verifair.interrupts import OutOfTime
 from verifair.systems.results.files import plain, save_json, save_text, versions
 from verifair.systems.results.findings import Section, Source, Standing, Statement, Tone
+from verifair.systems.results.words import listed
 from verifair.systems.settings import Run
 from verifair.systems.system import system
 from verifair.systems.work import Work
@@ -287,6 +288,6 @@ def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> No
 def _network(subject: AuditSubject) -> str:
     network = subject.network.whole
     hidden = [str(width) for width in network.hidden]
-    layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
+    layers = f"hidden layers of {listed(hidden)} neurons" if hidden else "no hidden layer"
     layers = counted(network.asking, "tree", "trees") if isinstance(network, TreeEnsemble | MeanOfTrees) else layers
     return f"{counted(network.inputs, 'input', 'inputs')}, {layers}, {counted(network.outputs, 'output', 'outputs')}"

@@ -123,7 +123,7 @@ def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]
     Numeric features with a unit move, save those in `still` and those declared change = "fixed". Integer features keep
     to whole values.
     """
-    step = schema.steps(still) * delta
+    step = schema.steps(still, needed=delta > 0) * delta
     domain = schema.domain
     lower, upper = np.maximum(raw - step, domain.lower), np.minimum(raw + step, domain.upper)
     lower = np.where(domain.integer, np.ceil(lower), lower)

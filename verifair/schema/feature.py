@@ -134,9 +134,9 @@ class Feature(schema_file.SchemaPart):
         if not self.categories:
             return f"a {self.kind} feature needs categories = [...] in code order"
         if duplicates := repeated(self.categories):
-            return f"categories repeat {', '.join(duplicates)}; each may stand once"
+            return f"categories repeat {', '.join(map(schema_file.shown, duplicates))}; each may stand once"
         for source, targets in (self.moves or {}).items():
-            unknown = [name for name in (source, *targets) if name not in self.categories]
+            unknown = [schema_file.shown(name) for name in (source, *targets) if name not in self.categories]
             if unknown:
                 return f"moves name {', '.join(unknown)}, not one of its categories {', '.join(self.categories)}; correct the name"
         if self.range is not None or self.scale != "none" or self.unit is not None:

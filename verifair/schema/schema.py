@@ -171,15 +171,15 @@ class Schema(Shown, InputSpace):
         added = [Constraint(name=label, never=box) for label, box in zip(names, boxes, strict=True)]
         return self.changed(constraints=(*self.constraints, *added))
 
-    def steps(self, still: Sequence[str]) -> Array:
+    def steps(self, still: Sequence[str], *, needed: bool = True) -> Array:
         """Return (V,) the unit of every feature that moves in PBA, 0 for the others.
 
         Numbers with a unit move, except those in `still`, protected ones and those with change = "fixed". Raises SchemaError if
-        nothing would move.
+        nothing would move and that is needed, as for every delta but 0.
         """
         moves = [f.numeric and f.change != "fixed" and f.name not in still and not f.protected for f in self.features]
         steps = np.array([float(f.unit or 0.0) if moving else 0.0 for f, moving in zip(self.features, moves, strict=True)])
-        if not steps.any():
+        if needed and not steps.any():
             movable = ", ".join(f.name for f, moving in zip(self.features, moves, strict=True) if moving)
             raise SchemaError(
                 f"delta counts units, but no feature that may move has one ({movable or 'no number is free to move'}); add "

@@ -86,7 +86,7 @@ def certify_robust(
     schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
     Sound? yes.  Complete? yes, within the budget.
     network: a Network, or anything that `verifair.read` takes.
-    Raises SchemaError where no feature has a unit; DataError for rows that do not fit.
+    Raises SchemaError where no feature has a unit and delta > 0; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
     _check(query.schema, raw)
@@ -144,7 +144,7 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
     """Return the query of `certify_robust` without rows. Raises QueryError and SchemaError as it does."""
     query = Robustness(model=network, schema=schema, delta=delta)
-    query.schema.steps([])
+    query.schema.steps([], needed=any(delta))
     if len(_favoured(query)) > 1:
         raise QueryError(
             f'positive = "{query.schema.outcome}": counterfactuals are certified around one favourable class, here are several; '

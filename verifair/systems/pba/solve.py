@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -63,7 +64,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         for name in [*names, *(exchange.names for exchange in joint if settings.intersections)] for kind in kinds
     ]
     for name in names:
-        work.say(_moves(schema, name))
+        work.say(_moves(schema, name, settings.delta))
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
         raise DataError(NO_ROWS)
@@ -139,8 +140,10 @@ def _check_groups(exchange: Exchange, people: Integers) -> None:
         )
 
 
-def _moves(schema: Schema, name: str) -> str:
+def _moves(schema: Schema, name: str, delta: Sequence[float]) -> str:
     """Return, in words, the features that one unit of delta moves in a question about `name`, and by how much."""
+    if not any(delta):
+        return f"{name}: delta 0 moves nothing; the questions are about the rows themselves."
     steps = schema.steps([name])
     fixed = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
     note = f" Numbers held still (no unit, fixed or protected): {', '.join(fixed)}." if fixed else ""

@@ -70,9 +70,9 @@ def units(delta: float) -> str:
 
 
 def moves(schema: Schema, fixed: Sequence[str]) -> str:
-    """Return the move of one unit of delta in words: "duration by 1 month, credit-amount by 100 DM"."""
-    steps = zip(schema.features, schema.steps(fixed), strict=True)
-    return ", ".join(f"{name_words(f.name)} by {step:g}{_unit(f, step)}" for f, step in steps if step)
+    """Return the move of one unit of delta in words: "duration by 1 month, credit-amount by 100 DM", or "nothing"."""
+    steps = zip(schema.features, schema.steps(fixed, needed=False), strict=True)
+    return ", ".join(f"{name_words(f.name)} by {step:g}{_unit(f, step)}" for f, step in steps if step) or "nothing"
 
 
 def firmly(standing: Standing) -> str:

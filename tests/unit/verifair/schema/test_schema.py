@@ -252,6 +252,7 @@ def test_steps_of_pba(loan: Schema) -> None:
         without.steps([])
     with pytest.raises(SchemaError, match=r"no feature that may move has one \(no number is free to move\)"):
         without.steps(["age", "income"])
+    assert without.steps([], needed=False).tolist() == [0, 0, 0, 0]
 
 
 def test_network_that_fits_and_networks_that_do_not(loan: Schema) -> None:
@@ -325,8 +326,9 @@ SEX = 'kind = "categorical"\ncategories = ["f", "m"]\n'
     (with_feature('kind = "one-hot"'), "feature 'age': a one-hot feature needs categories"),
     (with_feature('kind = "categorical"\ncategories = []'), "feature 'age': a categorical feature needs categories"),
     (with_feature('kind = "categorical"\ncategories = "ab"'), "feature 'age': categories: .* found 'ab'"),
-    (with_feature('kind = "categorical"\ncategories = ["a", "b", " a"]'), "categories repeat a; each may stand once"),
-    (with_feature('kind = "categorical"\ncategories = [1, 1.0]'), "categories repeat 1; each may stand once"),
+    (with_feature('kind = "categorical"\ncategories = ["a", "b", " a"]'), "categories repeat 'a'; each may stand once"),
+    (with_feature('kind = "categorical"\ncategories = ["", "b", " "]'), "categories repeat ''; each may stand once"),
+    (with_feature('kind = "categorical"\ncategories = [1, 1.0]'), "categories repeat '1'; each may stand once"),
     (with_feature(SEX + "unit = 1"), "range, scale and unit belong to numbers, not to a categorical feature; drop them"),
     (with_feature(SEX + "range = [0, 1]"), "range, scale and unit belong to numbers"),
     (with_feature(SEX + "codes = [1]"), "1 codes for 2 categories; give one code for each"),

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import verifair as vf
+from tests.command_line import answered, flat, verifair
 from verifair import datasets
 from verifair.systems.pba import plots, tables
 
@@ -56,6 +57,7 @@ def test_sentences_and_tables_say_of_whom_they_are() -> None:
         vf.read(datasets.network_path("german")), german.frame, schema=german.schema, sensitive=["sex"],
         analyses={"pba": {"rows": 40}}, timeout=60, what_if=False,
     )
+    assert found.result.network == "56 inputs, hidden layers of 100 and 50 neurons, 2 outputs"
     (section,) = found.result.sections
     (headline,) = (one for one in section.statements if one.headline)
     who = "people whose label the model predicts correctly with either value"
@@ -65,6 +67,19 @@ def test_sentences_and_tables_say_of_whom_they_are() -> None:
     assert len(notes) == 2
     for note in notes:
         assert "Measured on 40 of the table's 1,000 rows, drawn at random" in note
+
+
+def test_delta_0_needs_no_unit_and_says_that_nothing_moves(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    (tmp_path / "s.toml").write_text("\n".join(line for line in german.schema.dumps().splitlines() if not line.startswith("unit")))
+    german.frame[:40].to_csv(tmp_path / "d.csv", index=False)
+    model = (datasets.network_path("german"), "--schema", tmp_path / "s.toml")
+    asked = ("pba", *model, "--data", tmp_path / "d.csv", "--protected", "sex", "--delta", 0)
+    screen = answered(*asked, "--out", tmp_path / "out").stdout
+    assert screen.startswith("sex: delta 0 moves nothing; the questions are about the rows themselves.\n")
+    answered("check", tmp_path / "out" / "certificate.json.gz", *("--model", *model))
+    done = verifair(*asked, "--delta", 1)
+    assert (done.returncode, "delta counts units, but no feature that may move has one" in flat(done.stderr)) == (2, True)
 
 
 def test_groups_without_rows_are_not_drawn_as_none_of_a_hundred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
