@@ -565,6 +565,8 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--maximise", "--signs", "strict"], "drop --signs"),
     (["--epsilon", "1.5"], "epsilon = 1.5: expected a gap between two probabilities"),
     (["--box", "age"], "expected feature=value or feature=low:high"),
+    (["--box", "=3"], "expected feature=value or feature=low:high"),
+    (["--box", "age="], "feature 'age': '' is not a number"),
     (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
     (["--box", "agee=3"], "did you mean 'age'?"),
     (["--box", "age=9:3"], "reversed"),

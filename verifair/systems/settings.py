@@ -148,14 +148,14 @@ class Run(Settings):
     """Exit with 0 proved, 10 violated, 20 unknown."""
 
 
-def assignments(texts: Sequence[str], *, expected: str, once: str = "give each feature once") -> dict[str, str]:
-    """Return name -> value of texts "name=value". expected, once: remedies for another form, and for a name given twice."""
+def assignments(texts: Sequence[str], *, expected: str, once: str = "give each feature once", void: bool = False) -> dict[str, str]:
+    """Return name -> value of texts "name=value", if `void` also "name=". expected, once: remedies for other texts, repetition."""
     from verifair.schema.naming import assignment
 
     result: dict[str, str] = {}
     for text in texts:
         name, equals, value = assignment(text)
-        if not (name and equals and value):
+        if not (name and equals and (value or void)):
             raise ValueError(f"{text}: {expected}")
         if name in result:
             raise ValueError(f"names {name!r} twice; {once}")
@@ -179,7 +179,7 @@ def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
 
 def parsed_box(texts: Sequence[str]) -> dict[str, Any]:
     """Return feature -> value or (low, high) of texts "feature=value" and "feature=low:high"."""
-    assigned = assignments(texts, expected="expected feature=value or feature=low:high, e.g. age=30:40")
+    assigned = assignments(texts, expected="expected feature=value or feature=low:high, e.g. age=30:40", void=True)
     return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in assigned.items()}
 
 

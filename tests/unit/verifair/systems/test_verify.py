@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from tests.builders import integer, network_of, schema_of
+from tests.builders import categorical, integer, network_of, schema_of
+from verifair.engine.questions import box_of
 from verifair.errors import QueryError
+from verifair.systems.settings import parsed_box
 
 SCHEMA = schema_of(
     integer("age", 0, 3, unit=1), integer("sex", 0, 1, protected=True), label="good"
@@ -33,6 +35,13 @@ def test_every_question_about_rows_is_decided(query: Any) -> None:
     assert set(verdicts["row"]) == {0, 1}
     with pytest.raises(QueryError, match=r"is asked row by row: use verify\(query, frame\)"):
         vf.verify(query)
+
+
+def test_a_box_may_name_the_category_without_a_name() -> None:
+    schema = schema_of(categorical("job", "", "clerk", "a:b"), integer("sex", 0, 1, protected=True))
+    for text, code in (("job=", 0), ("job=clerk", 1), ("job=a:b", 2)):
+        lower, upper = box_of(schema, parsed_box([text]))
+        assert (lower[0], upper[0]) == (code, code)
 
 
 def test_what_is_no_query_is_refused() -> None:
