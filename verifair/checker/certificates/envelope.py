@@ -154,9 +154,9 @@ def of_another_version(found: str, expected: str) -> str:
 
 def semantics(network: Model) -> str:
     """Return a description of the function that proofs about this network are about."""
-    text = "real-valued function of the stored float32 weights"
+    text = f"real-valued function of the stored float32 {'thresholds and leaf values' if network.of_trees else 'weights'}"
     if any(feed.kind == "float64" for feed in network.feeds):
-        text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
+        text = f"{text.replace('float32 ', '')}, on inputs rounded to float32 (the model takes float64)"
     if not network.piecewise_linear:
         text += f", {_curves(network)} as the real functions, enclosed"
     return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text

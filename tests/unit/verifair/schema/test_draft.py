@@ -14,6 +14,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import verifair as vf
 from encoders.network import Feed, Network
+from encoders.onnx.reader import read_model
+from tests import tree_models
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from verifair import datasets
 from verifair.checker.certificates.envelope import semantics
@@ -198,7 +200,7 @@ def test_what_does_not_fit_is_said(features: tuple[dict[str, Any], ...], match: 
         schema(*features).check_network(MODEL)
 
 
-def test_whole_numbers_that_float32_misses() -> None:
+def test_whole_numbers_that_float32_misses(tmp_path: Path) -> None:
     """16,777,217 is fed as 16,777,216: a model of 64 bits may decide otherwise about it, and a proof would not see that."""
     double, single = (network(column("age", kind, 0)) for kind in ("float64", "float32"))
     wide = {**AGE, "range": [0, 2**24 + 1]}
@@ -211,6 +213,8 @@ def test_whole_numbers_that_float32_misses() -> None:
     schema(wide).check_network(single)  # what a float32 model is fed is that float32 number
     assert semantics(double).endswith("on inputs rounded to float32 (the model takes float64)")
     assert semantics(single) == "real-valued function of the stored float32 weights"
+    trees = read_model(tree_models.save(tmp_path / "t.onnx", [(0, "BRANCH_LEQ", 0.5, [0.1], [0.7])], 1))
+    assert semantics(trees) == "real-valued function of the stored float32 thresholds and leaf values"
 
 
 def test_numbers_in_another_order() -> None:
