@@ -119,8 +119,8 @@ class Backend:
         needed = needs(program)
         missing = needed - self.capabilities
         if missing:
-            raise UnsupportedProgram(f"{self.name}: the program has {_texts(needed)}, and this backend does not take "
-                                     f"{_texts(missing)}; installed backends that do: {_names(available(needed))}")
+            raise UnsupportedProgram(f"{self.name}: it does not take {_texts(missing)}; installed backends that do: "
+                                     f"{_names(available(needed))}")
 
     def _ignored(self, program: Program, budget: Budget) -> list[str]:
         """Return the parts of the budget that are set but that this backend does not support."""

@@ -408,7 +408,8 @@ def test_capability_mismatch_is_raised_before_solving(name: str) -> None:
         if kind in capabilities:
             assert solve(asked, name).termination is Termination.OPTIMAL
         else:
-            with pytest.raises(UnsupportedProgram, match=f"does not take .*{kind.value}.*; installed backends that do: "):
+            told = f"^{name}: it does not take .*{kind.value}.*; installed backends that do: "
+            with pytest.raises(UnsupportedProgram, match=told):
                 solve(asked, name)
 
 

@@ -20,6 +20,7 @@ from verifair.systems.system import System
 
 if TYPE_CHECKING:
     from encoders.network import Model
+    from solvers.registry import Backend
 
 CORE = (
     "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "networkx", "python-flint", "pydantic", "typer", "rich",
@@ -53,6 +54,8 @@ class BackendShape(Shape):
     name: str
     available: bool
     version: str | None
+    methods: list[str]
+    """What it can be named for with --solver: lp, milp and smt of `pba`, `certify` and `bench`, mip of `fgce` and `bench`."""
 
 
 class ImportShape(Shape):
@@ -104,17 +107,17 @@ def run(system: System, arguments: dict[str, Any]) -> None:
     _, settings, files = parse_options(system, arguments)
     console = Screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
-    grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
+    grid = Grid("backend", "installed", "version", "for --method", "limit", title="Solvers", title_justify="left")
     backends = []
     missing: dict[str, list[str]] = {}  # extra -> what comes with it
     for backend in registry.backends():
         available = backend.is_available()
         limit = f"{backend.max_columns:,} columns and {backend.max_rows:,} rows" if backend.max_columns else ""
-        capabilities = ", ".join(sorted(c.name.lower().replace("_", " ") for c in backend.capabilities))
-        grid.add_row(backend.name, "yes" if available else "no", backend.version() if available else "", capabilities, limit)
+        methods, number = _methods(backend), backend.version() if available else None
+        grid.add_row(backend.name, "yes" if available else "no", number, ", ".join(methods), limit)
         if not available and backend.extra:
             missing[backend.extra] = [*missing.get(backend.extra, []), backend.name]
-        backends.append(BackendShape(name=backend.name, available=available, version=backend.version() if available else None))
+        backends.append(BackendShape(name=backend.name, available=available, version=number, methods=methods))
     console.print(grid)
     packages = {name: _version(name) for name in (*CORE, *OPTIONAL)}
     console.print("; ".join(f"{name} {packages[name]}" for name in CORE))
@@ -198,6 +201,17 @@ def _rounding(network: Model, x: Any) -> tuple[float, float | None]:
 
 SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=DoctorSettings, inputs=Settings, run=("json_file",))
 app = app_of(SYSTEM, run)
+
+
+def _methods(backend: Backend) -> list[str]:
+    """Return the methods whose programs a backend takes: LPs, programs with real and binary variables, ReLU, binary variables."""
+    from solvers.registry import Capability
+
+    needed = {
+        "lp": {Capability.LP}, "milp": {Capability.MIP}, "smt": {Capability.RELU, Capability.CLAUSES},
+        "mip": {Capability.PURE_INTEGER},
+    }  # fmt: skip
+    return [method for method, capabilities in needed.items() if backend.capabilities.issuperset(capabilities)]
 
 
 def _highspy_clash() -> str | None:

@@ -13,6 +13,7 @@ from solvers import registry
 from tests import tree_models
 from tests.command_line import RUN, answered, flat
 from verifair import _packages
+from verifair.bench.competitors import competitors
 from verifair.cli import doctor
 
 ROOT = Path(doctor.__file__).parents[2]
@@ -64,6 +65,18 @@ def test_doctor_names_every_package_that_is_declared() -> None:
     declared = [(None, one) for one in project["dependencies"]] + [(extra, one) for extra, names in extras.items() for one in names]
     found = {(re.sub(r"dask\[(\w+)\]", r"\1", one), extra) for extra, one in declared if not one.startswith("verifair[")}
     assert {(re.split(r"[^\w-]", one)[0], extra) for one, extra in found} == listed
+
+
+def test_doctor_says_in_a_line_for_which_methods_a_solver_can_be_named(tmp_path: Path) -> None:
+    done = answered("doctor", "--json", "doctor.json", cwd=tmp_path)
+    cells = [[cell.strip() for cell in line.split("│")] for line in done.stdout.splitlines()]
+    lines = {row[1]: row[4] for row in cells if len(row) == 7}
+    found = {one["name"]: ", ".join(one["methods"]) for one in json.loads((tmp_path / "doctor.json").read_text())["backends"]}
+    assert (found["highs"], found["ortools-glop"], found["ortools-cpsat"]) == ("lp, milp, mip", "lp", "mip")
+    assert all(lines[name] == methods for name, methods in found.items() if name != "z3")  # which takes two lines
+    for method in ("lp", "milp", "smt", "mip"):
+        taken = {one.solver for one in competitors() if one.method == method}
+        assert taken == {name for name, methods in found.items() if method in methods.split(", ")}
 
 
 def test_doctor_shows_how_trees_are_read_and_how_far_their_sums_are_rounded(tmp_path: Path) -> None:
