@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import re
 import subprocess
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.bench_support import Fake
+from tests.bench_support import Fake, record
 from tests.command_line import RUN, Run, answered, is_drawn, verifair
 from verifair import datasets
 from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
+from verifair.bench.tables import comparison
 from verifair.checker.certificates.certificate import Certificate
+from verifair.cli.bench import _print_results
 from verifair.errors import ClusterError
+from verifair.screen import Screen
 
 
 @pytest.fixture(scope="module")
@@ -335,6 +340,27 @@ def test_a_small_run_leaves_tables_and_figures(inside: Run, tmp_path: Path) -> N
     assert code == 0
     assert (out / "runs.jsonl").read_text(encoding="utf-8").count("\n") == 17
     assert "16 runs" in screen
+
+
+def test_reasons_stand_in_full_in_a_screen_of_80_columns() -> None:
+    names = {("milp", "ortools-scip"): "witness-rejected", ("lp", "ortools-glop"): "relaxation-too-weak"}
+    records = [
+        record(case=f"pba-german/3-{n}", method=method, solver=solver, status="unknown", reason=reason, total_seconds=0.1234)
+        for n in range(6) for (method, solver), reason in names.items()
+    ]  # fmt: skip
+    screen = StringIO()
+    _print_results(comparison(records, 10.0), [], [], Screen(file=screen, width=80))
+    lines = [[cell.strip() for cell in line.split("│")] for line in screen.getvalue().splitlines()]
+    assert sorted(
+        (cells[7] for cells in lines if len(cells) == 9), key=["relaxation too", "weak", "witness", "rejected"].index
+    ) == ["relaxation too", "weak", "witness", "rejected"]
+
+
+def test_without_a_terminal_a_long_run_says_how_far_it_is(inside: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verifair.notebook.progress.FIRST", 0.05)
+    code, _, errors = inside("bench", "--cases", "random-wide/4-*", "--methods", "bnb", "--repeats", 1, "--out", "out")
+    assert code == 0
+    assert re.search(r"runs: random-wide/4-\d bnb: \d of 2 \(\d+%\), after \d+ s", errors), errors
 
 
 def test_a_lie_is_a_disagreement(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

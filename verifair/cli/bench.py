@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.table import Table as Grid
 
 from verifair.cli.command import app_of, parse_options
 from verifair.cli.helps import HELPS
 from verifair.errors import Disagreement, QueryError, require
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.settings import Option, Positive, Run, Settings, assignments
 from verifair.systems.system import System
@@ -121,10 +120,10 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         interrupted = False
         try:
             available = _with_startup_times(available, screen)
-            with _bar() as progress:
+            with progress_bar("runs") as bar:
                 measure(
                     cases, available, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
-                    jobs=files.jobs, progress=progress,
+                    jobs=files.jobs, progress=lambda done, total, current: bar(*([current] if current else []), done, total),
                 )
         except KeyboardInterrupt:
             interrupted = True
@@ -227,20 +226,6 @@ def _settings(files: Run, limit: float) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _bar() -> Iterator[Any]:
-    """Show the number of runs done, and the current question and competitor; nothing without a terminal."""
-    err = Screen(stderr=True)
-    if not err.is_terminal:
-        yield None
-        return
-    current = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), current)
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, current: bar.update(task, completed=done, total=total, description=current)
-
-
 def _write(result: BenchResult, cases: Sequence[BenchCase], out: Path) -> list[Path]:
     if not result.records:
         return []
@@ -290,16 +275,18 @@ def _print_results(result: BenchResult, competitors: Sequence[Competitor], files
     )
     for kind in dict.fromkeys(entry.kind for entry in result.entries):
         scores = result.scores[(result.scores["kind"] == kind) & (result.scores["family"] == "all")]
-        headers = (Column("competitor", no_wrap=True), "solved", "claimed", "PAR-2 s", "median s", "peak MB", "mostly open for")
-        grid = Grid(*headers, title=KINDS[kind], title_justify="left")
+        headers = ("competitor", "solved", "claimed", "PAR-2", "median", "MB")
+        grid = Grid(*(Column(name, no_wrap=True) for name in headers), title=KINDS[kind], title_justify="left")
+        grid.add_column("mostly open for", overflow="fold")  # the rest of the width, wrapped between words
         for line in scores.itertuples(index=False):
             cells = dict(zip(scores.columns, line, strict=True))
             grid.add_row(
                 cells["competitor"], f"{cells['solved']} of {cells['cases']}", str(cells["claimed"] or ""),
                 f"{cells['PAR-2']:.3f}" + (f" ± {cells['PAR-2 sd']:.3f}" if cells["seeds"] > 1 else ""),
-                _number(cells["median s"], 4), _number(cells["peak MB"], 0), cells["mostly open for"],
+                _number(cells["median s"], 4), _number(cells["peak MB"], 0), cells["mostly open for"].replace("-", " "),
             )
         console.print(grid)
+    console.print("PAR-2, median: seconds. MB: peak memory.")
     for choice in result.choices:
         if choice.best != choice.default:
             console.print(
