@@ -247,6 +247,7 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "nowhere to write": ("nothing can be written", ("--json", "file.txt/a.json")),
     "no picture": (".png, .pdf or .svg", ("--plot", "plot.txt")),
     "no such rows": ("no row has this value", ("--audit", "credit=poor")),
+    "no such column": ("the table has no column 'sx'; did you mean 'sex'?", ("--audit", "sx=Female")),
 }
 
 
@@ -385,6 +386,10 @@ def test_a_schema_without_units_says_so(tmp_path: Path) -> None:
     done = verifair("fgce", *files, "--protected", "sex", "--k", 12, "--robust", 1)
     assert done.returncode == 2
     assert "no feature that may move has one" in " ".join(done.stderr.split())
+    rows = answered("fgce", *files, "--protected", "sex", "--k", 20, "--robust", 0, "--certificate", tmp_path / "c.json").stdout
+    assert "delta 0: 25 of 25 proved to stay good credit" in rows  # the rows themselves need no unit
+    assert "One unit of delta" not in rows
+    answered("check", tmp_path / "c.json", "--model", files[0], "--schema", files[2])
 
 
 def test_a_time_out_before_the_first_group_is_one_clear_error() -> None:

@@ -17,6 +17,7 @@ from verifair.schema.feature import text
 from verifair.schema.file import RANGES, problems, shown
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.schema import Schema
+from verifair.schema.spelling import nearest
 from verifair.systems.settings import Settings
 
 G = TypeVar("G", bound=Settings)
@@ -80,8 +81,7 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
     else:
         missing = [name for name in names if name not in frame.columns]
         if missing:
-            known = ", ".join(map(str, frame.columns))
-            raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
+            raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; {nearest(missing[0], frame.columns)}")
         repeated = [name for name in names if list(frame.columns).count(name) > 1]
         if repeated:
             raise DataError(f"sensitive feature {repeated[0]!r}: the table has more than one such column; give each its own name")

@@ -17,6 +17,7 @@ from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.schema.naming import assignment, unquoted
+from verifair.schema.spelling import nearest
 from verifair.systems.settings import Grouped
 from verifair.systems.subject import Subject
 
@@ -130,9 +131,8 @@ class _Audited:
         if self.name is None:
             return np.ones(len(frame), dtype=bool)
         if self.name not in frame.columns:
-            columns = ", ".join(map(str, frame.columns))
-            hint = unquoted(self.name, frame.columns)
-            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {columns}{hint}")
+            hint = nearest(self.name, frame.columns) + unquoted(self.name, frame.columns)
+            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; {hint}")
         words = frame[self.name].map(text)
         selected = (words == self.value).to_numpy()
         self.matched |= bool(selected.any())

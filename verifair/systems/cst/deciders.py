@@ -16,6 +16,7 @@ from verifair.models.field import MODEL, ModelField
 from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
+from verifair.schema.spelling import nearest
 from verifair.systems.arguments import booleans, check_number
 from verifair.systems.groups import blocks
 from verifair.systems.results.words import model_words
@@ -56,7 +57,7 @@ class LinearRule:
         total = np.zeros(len(frame))
         for name, weight in self.weights.items():
             if name not in frame.columns:
-                raise DataError(f"decision rule: the table has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
+                raise DataError(f"decision rule: the table has no column {name!r}; {nearest(name, frame.columns)}")
             column = numeric(frame[name])
             if not np.isfinite(column).all():
                 row = int(np.argmax(~np.isfinite(column)))
@@ -178,7 +179,7 @@ class Recorded:
     def decide(self, frame: pd.DataFrame) -> Booleans:
         """Return (N,) decisions. Raises DataError for an absent column, missing decisions, or where no row has the positive one."""
         if self.column not in frame.columns:
-            raise DataError(f"decision: the table has no column {self.column!r}; it has {', '.join(map(str, frame.columns))}")
+            raise DataError(f"decision: the table has no column {self.column!r}; {nearest(self.column, frame.columns)}")
         column = frame[self.column]
         if column.isna().any():
             row = int(np.argmax(column.isna().to_numpy()))

@@ -109,7 +109,7 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     axis.set_yticks(positions, shares.columns)
     axis.invert_yaxis()
     axis.set_xlim(0, 108)
-    axis.set_xlabel("those whose assigned example differs in it, % of the covered")
+    axis.set_xlabel("% of the covered people whose example differs in the feature")
     axis.set_title("How people differ from the example assigned to them (ACF)", wrap=True)
     axis.grid(axis="x", alpha=0.3)
     axis.set_axisbelow(True)

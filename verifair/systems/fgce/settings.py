@@ -103,7 +103,7 @@ class FgceSettings(Grouped):
         if self.max_cost is not None and self.method in ("components", "mip"):
             raise ValueError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
         if self.max_cost is None and self.method == "greedy":
-            raise ValueError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
+            raise ValueError("method greedy covers the most at a cost limit; pass max_cost (--max-cost), or use method exact")
         return self
 
     @model_validator(mode="after")

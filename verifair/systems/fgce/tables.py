@@ -28,6 +28,7 @@ from verifair.systems.results.words import moves, percent
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """Costs in words."""
 STOP_WORDS = {"interrupted": "Ctrl-C", "time": "the time was up"}
+HOPELESS = "without any feasible counterfactual"
 MAX_COLUMNS = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
 MAX_SUBGROUPS = 6
@@ -178,7 +179,7 @@ def overview(groups: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: st
     frame = pd.DataFrame({
         group.name: {
             factuals.replace("-", " "): str(group.negatives),
-            "of them without any feasible counterfactual": f"{group.hopeless} ({percent(group.hopeless / group.negatives)})",
+            f"of them {HOPELESS}": f"{group.hopeless} ({percent(group.hopeless / group.negatives)})",
             "weak components (subgroups)": str(len(group.subgroups)),
             f"counterfactuals used, of at most {k}": str(group.used),
             "coverage of the others (95%)": _share(group.coverage),
@@ -237,7 +238,7 @@ def subgroup_lines(group: GroupSummary) -> list[str]:
     rest = group.subgroups[MAX_SUBGROUPS:]
     if rest:
         people, hopeless = sum(part.factuals + part.hopeless for part in rest), sum(part.hopeless for part in rest)
-        lines.append(f"{group.name}, {len(rest)} smaller subgroups: {people} to be explained, {hopeless} without a feasible one")
+        lines.append(f"{group.name}, {len(rest)} smaller subgroups: {people} to be explained, {hopeless} of them {HOPELESS}")
     return lines
 
 
@@ -246,10 +247,10 @@ def _subgroup(part: Subgroup) -> str:
     label = f"{words(part.common)}: " if part.common else ""
     if not part.candidates:
         return f"{label}{total} to be explained, no positive row in it"
-    hopeless = f", {part.hopeless} of the people without a feasible one" if part.hopeless else ""
+    hopeless = f" ({part.hopeless} of them {HOPELESS})" if part.hopeless else ""
     rows = counted(part.used, "row serves", "rows serve")
     outcome = f"; {rows} {part.covered}, cost up to {_number(part.largest)}" if part.used else "; none chosen here"
-    return f"{label}{total} to be explained, {part.candidates} positive rows{hopeless}{outcome}"
+    return f"{label}{total} to be explained{hopeless}, {part.candidates} positive rows{outcome}"
 
 
 def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
@@ -323,7 +324,9 @@ def _network_lines(result: FgceResult, decided: pd.DataFrame) -> list[str]:
     """Return the lines below the tables."""
     lines = [_decided_line(decided)]
     if result.robust is not None:
-        lines += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
+        if result.robust["delta"].any():
+            lines.append(f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.")
+        lines += result.robust_lines()
         lines.append(f"About the {semantics(result.fitted.model)}.")
     return lines
 
@@ -435,7 +438,7 @@ def _number(value: float) -> str:
 
 
 def _whole(value: float) -> str:
-    return "all" if value == 1 else f"{int(100 * value + 1e-9)}%"
+    return "all" if value == 1 else f"{min(round(100 * value), 99)}%"
 
 
 def _share(interval: Interval) -> str:

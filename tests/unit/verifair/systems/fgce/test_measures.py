@@ -44,7 +44,7 @@ from verifair.systems.fgce.measures.curves import (
     reach,
 )
 from verifair.systems.fgce.space import FeatureSpace
-from verifair.systems.fgce.tables import _show_burden, comparison_grid
+from verifair.systems.fgce.tables import _show_burden, changes, comparison_grid, subgroup_lines
 
 INF = np.inf
 
@@ -485,6 +485,26 @@ def fit(**options: object) -> GroupCounterfactuals:
     audit = np.isin(np.arange(len(german.frame)), german.split[1])
     model = GroupCounterfactuals(read_onnx(datasets.network_path("german")), german.schema, k=10, **options)  # type: ignore[arg-type]
     return model.fit(german.frame, sensitive_features=["sex"], audit=audit)
+
+
+def test_shares_of_changes_are_rounded_and_all_is_everybody() -> None:
+    schema = schema_of(integer("a", 0, 9), integer("b", 0, 9), integer("c", 0, 9))
+    advice = result.Advice(
+        row=3, values={"a": 1, "b": 2, "c": 3}, serves=1000, largest=1.0, mean=1.0, changes={"a": 1.0, "b": 0.999, "c": 7 / 9}
+    )
+    assert changes(advice, schema) == "a = 1 (all), b = 2 (99%), c = 3 (78%)"
+
+
+def test_a_subgroup_says_how_many_of_its_people_have_no_way_out() -> None:
+    fitted = fit(max_cost=3.0)
+    one = summaries(fitted, pd.Index(range(len(fitted.graph_))))[0]
+    part = one.subgroups[0].model_copy(
+        update={"common": {}, "factuals": 40, "hopeless": 7, "candidates": 56, "used": 4, "covered": 40, "largest": 3.569}
+    )
+    assert subgroup_lines(one.model_copy(update={"name": "sex = F", "subgroups": [part]})) == [
+        "sex = F, subgroup 1: 47 to be explained (7 of them without any feasible counterfactual), 56 positive rows; "
+        "4 rows serve 40, cost up to 3.569"
+    ]
 
 
 def test_a_summary_adds_up_and_names_rows_as_the_table_does() -> None:
