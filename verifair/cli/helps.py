@@ -27,7 +27,7 @@ networks, and VNN-LIB 1.0 over a product network. An answer sat is a counterexam
 
   verifair export --demo german --protected sex --relaxed --vnnlib german-sex
 
-  verifair export german.onnx --schema german.toml --protected sex --box age=30:40 --enumerate job --relaxed --vnnlib german-jobs
+  verifair export german.onnx --schema german.toml --protected sex --box duration=6:24 --enumerate job --relaxed --vnnlib by-job
 
 VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are enumerated (a query for each value) or,
 with --relaxed, become intervals. Then unsat is still a proof, but sat has to be confirmed. Each file says what it relaxes.

@@ -190,7 +190,7 @@ class _KmaxSearch:
         self.lower, self.upper = box_of(schema, query.box)
         overlap = sorted(set(query.box) & set(query.protected))
         if overlap:
-            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; list the values to combine with values instead")
+            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; give its values by values (--values)")
         self.lower = np.where(domain.integer, np.ceil(self.lower), self.lower)
         self.upper = np.where(domain.integer, np.floor(self.upper), self.upper)
         if (self.lower > self.upper).any():

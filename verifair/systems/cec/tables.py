@@ -299,7 +299,9 @@ def within_line(result: CecResult) -> str | None:
         return None
     line = f"Comparable people of the same group have a mean score of {everybody.within:.3f}. Across groups it differs by "
     line += f"{everybody.beyond.mean:+.3f} ({everybody.beyond.low:+.3f} .. {everybody.beyond.high:+.3f})."
-    if everybody.beyond.low <= 0:
+    if everybody.beyond.high < 0:
+        line += " The groups add nothing: comparable people of the same group differ more."
+    elif everybody.beyond.low <= 0:
         line += " It is not clear whether the groups add anything: within a group, other features than merit make scores as well."
     return line
 

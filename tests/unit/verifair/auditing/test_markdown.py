@@ -69,3 +69,4 @@ def test_commands_that_check_proofs_stand_as_code(tmp_path: Path) -> None:
     save_model_card(audit(), tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text(encoding="utf-8")
     assert "\n    verifair check certificates .. --model german.onnx --schema german.toml\n" in text
+    assert "Its size: german.onnx.\n" in text

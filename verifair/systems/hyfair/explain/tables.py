@@ -20,6 +20,12 @@ MAX_SHOWN = 10
 """Rules on the screen; the file has all."""
 MEASURES = {"k": "the number of outcome buckets that a person falls into", "gap": "how far a person's probability moves"}
 """The screen's words for --measure."""
+COLUMNS = (
+    "Init.K: severity of the cluster. Size: features that LIME names; conditions of a rule. K: severity of the cluster (LIME), and "
+    "where the rule holds. Pert.K: K with one feature redrawn (LIME), or with one condition negated. Diff: K - Pert.K. Cov: number "
+    "of samples that are explained. Of rules, means."
+)
+"""What the columns of `comparison_table` mean."""
 
 
 def show(result: ExplainResult, console: Console) -> None:
@@ -72,6 +78,7 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
         console.print("no rule was confirmed: negating the conditions changes little; try a smaller --delta or a lower --purity")
     if result.lime:
         console.print(comparison_table(result.lime))
+        console.print(COLUMNS, soft_wrap=True)
     if result.stopped:
         console.print(f"stopped after {len(explanations)} of {settings.rounds} rounds: {result.stopped}")
     console.print("These are findings of sampling, not proofs.")
@@ -98,5 +105,9 @@ def comparison_table(lines: Sequence[LimeLine]) -> Grid:
     for name in lines[0].model_dump():
         grid.add_column(name, overflow="fold")
     for line in lines:
-        grid.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line.model_dump().values()))
+        grid.add_row(*(_number(cell) if isinstance(cell, float) else str(cell) for cell in line.model_dump().values()))
     return grid
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

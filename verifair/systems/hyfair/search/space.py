@@ -66,7 +66,7 @@ class Space:
         """Return the space of a query. Raises QueryError for a box that names protected features, and for too many combinations."""
         overlap = sorted(set(query.box) & set(query.protected))
         if overlap:
-            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; list the values to combine with values instead")
+            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; give its values by values (--values)")
         lower, upper = box_of(query.schema, query.box)
         protected = np.array([query.schema.index(name) for name in query.protected])
         return cls(query=query, lower=lower, upper=upper, protected=protected, combinations=query.combinations(), deadline=deadline)

@@ -165,6 +165,10 @@ def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
     clear = tables.within_line(told(across, inner=lower))
     assert clear is not None
     assert "not clear" not in clear
+    higher = tables.within_line(told(across, inner=replace(across, score=np.ones(40))))
+    assert higher is not None
+    assert "not clear" not in higher
+    assert higher.endswith(" The groups add nothing: comparable people of the same group differ more.")
 
 
 def test_the_headline_is_what_the_group_adds_with_its_interval_and_warns_only_where_that_is_clear() -> None:

@@ -15,7 +15,7 @@ from tests.builders import categorical, integer, linear_network, schema_of
 from verifair.systems.hyfair.certify.result import VerdictResult
 from verifair.systems.hyfair.certify.tables import tables
 from verifair.systems.hyfair.explain.result import LimeLine
-from verifair.systems.hyfair.explain.tables import comparison_table
+from verifair.systems.hyfair.explain.tables import COLUMNS, comparison_table
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tables import effects_table
 from verifair.systems.hyfair.kmax.plots import plot
@@ -55,10 +55,16 @@ def test_what_is_no_number_is_a_dash() -> None:
 
 
 def test_names_of_features_are_shown_in_full() -> None:
-    lines = [LimeLine(method="LIME", init_k=4, size=4.0, k=4.0, pert_k=3.125, diff=0.875, cov=33.0, features=NAMES)]
+    names = "status, installment-plans, other-debtors"
+    numbers = {"init_k": 4, "size": 5.462, "k": 3.504, "pert_k": 3.1234, "diff": 0.87654}
+    lines = [LimeLine(method="LIME", cov=cov, features=names, **numbers) for cov in (79.38, 1545.0)]
     file = io.StringIO()
     Console(file=file, width=80).print(comparison_table(lines))
-    assert "\u2026" not in file.getvalue()
+    table = file.getvalue()
+    assert "\u2026" not in table
+    assert all(table.count(f"{name},") == 2 for name in ("status", "installment-plans"))
+    assert ("79.4" in table, "1,545" in table) == (True, True)
+    assert all(f"{header}: " in COLUMNS for header in ("Init.K", "Size", "K", "Pert.K", "Diff", "Cov"))
 
 
 # The picture of a search: its axis of time.
