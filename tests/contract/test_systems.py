@@ -57,6 +57,7 @@ def test_the_help_has_an_example_and_every_option(verb: str) -> None:
     screen = flat(verifair(verb, "--help").stdout)
     assert f"verifair {verb}" in screen
     assert "--json" in screen
+    assert "The model, an ONNX file: a network or trees." in screen
     assert f" {verb} " in verifair("--help").stdout
 
 

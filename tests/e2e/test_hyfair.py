@@ -159,6 +159,7 @@ def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "by hand.onnx", "--iterations", 10,
         cwd=folder,
     )
+    assert "wrote by hand.onnx (1 rule) and by hand.toml" in done.stdout
     assert "verifair certify german.onnx --schema 'by hand.toml' --protected" in done.stdout
     schema = Schema.load(folder / "by hand.toml")
     raw = np.tile(schema.domain.lower, (2, 1))

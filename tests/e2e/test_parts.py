@@ -91,7 +91,7 @@ def test_an_interrupted_run_goes_on_to_the_same_answer(
     for table in (tmp_path / "whole").glob("*.csv"):
         assert (tmp_path / "out" / table.name).read_bytes() == table.read_bytes()
     code, _, errors = inside(*words, "--out", "out", "--resume")
-    assert (code, "out/parts.sqlite is not there; start without --resume" in errors) == (2, True)
+    assert (code, "out/parts.sqlite is not there (a run that ends deletes it); start without --resume" in errors) == (2, True)
 
 
 @pytest.mark.parametrize(("words", "where", "other"), [

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class ExportInputs(Inputs):
     """The inputs of `verifair export`: no table."""
 
+    model: Annotated[Path | None, Option(argument=True)] = None
+    """The network, an ONNX file."""
     data: Annotated[Path | None, Option(hidden=True)] = None
     missing: Annotated[Missing, Option(hidden=True)] = "error"
 

@@ -197,7 +197,7 @@ def show(result: Reproduced, agreement: list[Agreement], files: list[str], scree
         screen.print(f"The first {MAX_ROWS} of {len(result.frame)} lines; the file has all.")
     for line in agreement:
         rank = f", rank correlation {line.rank_correlation:.3f}" if line.rank_correlation == line.rank_correlation else ""
-        screen.print(f"{line.column}: {line.numbers} printed numbers, mean difference {line.mean_difference:.3g}{rank}")
+        screen.print(f"{line.column}: {line.numbers} printed numbers, mean difference {_number(line.mean_difference)}{rank}")
     if result.printed.differences:
         screen.print(f"Why they differ: {result.printed.differences}")
     screen.print("wrote " + " and ".join(files) + "\n", soft_wrap=True)
@@ -218,9 +218,9 @@ def _blocks(columns: dict[str, list[str]], keys: list[str], width: int) -> Itera
 
 
 def _number(value: Any) -> str:
-    from verifair.systems.results.words import cell
+    from verifair.systems.results.words import short
 
-    return cell(value, ".3g") if isinstance(value, float) else str(value)
+    return short(value) if isinstance(value, float) else str(value)
 
 
 def _print_catalog(paper: str, tables: tuple[Printed, ...], screen: Screen) -> None:

@@ -101,7 +101,7 @@ class Inputs(Settings):
     """The model, its schema and the table: files, or one of the shipped examples."""
 
     model: Annotated[Path | None, Option(argument=True)] = None
-    """The model, an ONNX file."""
+    """The model, an ONNX file: a network or trees."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """Description of the inputs (TOML)."""
     data: Path | None = None

@@ -21,6 +21,8 @@ from verifair.locks import alone
 from verifair.systems.work import Work
 
 Arrays = tuple[npt.NDArray[Any], ...]
+PARTS = "parts.sqlite"
+"""The store of partial results in the folder of --out; it is deleted once the answer is complete."""
 
 
 def claim(store: Path, work: Work) -> None:
@@ -32,7 +34,8 @@ def claim(store: Path, work: Work) -> None:
     if work.held is None:
         return
     if work.resume and not store.is_file():
-        raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
+        ended = " (a run that ends deletes it)" if store.name == PARTS else ""
+        raise QueryError(f"--resume: {store} is not there{ended}; start without --resume, or name the run's file with --store")
     if store.is_file() and not work.resume:
         alternative = "folder with --out" if store.parent == work.folder else "file with --store"
         raise QueryError(f"{store}: is there already; continue it with --resume, or name another {alternative}")
@@ -91,7 +94,7 @@ class Parts:
 
         Ctrl-C and the end of the time say where the parts are.
         """
-        path = claimed("parts.sqlite", work)
+        path = claimed(PARTS, work)
         with cls.kept(path, resume=work.resume, own=work.held is not None) as parts:
             if work.held is not None and path is not None:
                 work.held.push(lambda kind, error, trace: parts._end(error))

@@ -122,6 +122,11 @@ def cell(value: float | None, form: str = ".3g") -> str:
     return "-" if value is None or value != value else format(value, form)
 
 
+def short(value: float | None) -> str:
+    """Return a number of any size with three digits, from 1000 on all of its whole digits: "0.0123", "1,809"; a dash for none."""
+    return cell(value, ",.0f" if value is not None and 999.5 <= abs(value) < 1e15 else ".3g")
+
+
 def percent(share: float | None) -> str:
     """Return a share in percent; never 0 % or 100 % unless it is exactly that; a dash for no share."""
     if share is None or share != share:

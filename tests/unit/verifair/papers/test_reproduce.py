@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from tests.command_line import is_drawn
 from verifair import datasets
 from verifair.cli.main import app
-from verifair.cli.reproduce import show
+from verifair.cli.reproduce import Agreement, show
 from verifair.errors import QueryError
 from verifair.papers.catalog import DATA as DATA_FOLDER
 from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
@@ -219,7 +220,10 @@ def test_a_table_that_is_wider_than_the_screen_is_shown_in_parts() -> None:
     for k in range(6):
         assert f"{k + 0.0625:.3g} ±0.088 / 1.5" in told.getvalue()
     assert sum(line.startswith("│ a ") for line in lines) == sum(line.startswith("│ b ") for line in lines) >= 3
-    show(found, [], ["table.csv"], Screen(file=(once := StringIO()), width=400))
+    large = Agreement(column="measure 1", numbers=2, mean_difference=182_345.6, rank_correlation=0.5)
+    show(found, [large], ["table.csv"], Screen(file=(once := StringIO()), width=400))
+    assert "measure 1: 2 printed numbers, mean difference 182,346, rank correlation 0.500" in once.getvalue()
+    assert re.search(r"\de[+]\d", once.getvalue()) is None  # 7000.5 is no 7e+03
     assert sum(line.startswith("│ a ") for line in once.getvalue().splitlines()) == 1
 
 

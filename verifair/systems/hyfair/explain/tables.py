@@ -14,7 +14,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
 from verifair.systems.hyfair.explain.rules import PURITY, Explained
-from verifair.systems.results.words import box_options, listed, two_digits
+from verifair.systems.results.words import box_options, listed, short, two_digits
 
 MAX_SHOWN = 10
 """Rules on the screen; the file has all."""
@@ -105,9 +105,5 @@ def comparison_table(lines: Sequence[LimeLine]) -> Grid:
     for name in lines[0].model_dump():
         grid.add_column(name, overflow="fold")
     for line in lines:
-        grid.add_row(*(_number(cell) if isinstance(cell, float) else str(cell) for cell in line.model_dump().values()))
+        grid.add_row(*(short(cell) if isinstance(cell, float) else str(cell) for cell in line.model_dump().values()))
     return grid
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 
+from verifair.checker.words import counted
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.results.words import box_options, cell, percent, two_digits
@@ -35,7 +36,8 @@ def show(result: GuardResult, console: Console) -> None:
             f"wrote {result.retrained}: {added.people:,} discriminatory people with all their variants ({added.rows:,} rows)"
         )
     earlier_note = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
-    console.print(f"wrote {result.guarded} ({len(result.rules)} rules{earlier_note}) and {result.schema_file}", soft_wrap=True)
+    rules = counted(len(result.rules), "rule", "rules")
+    console.print(f"wrote {result.guarded} ({rules}{earlier_note}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {quote(name)}" for name in query.protected), box_options(query.box)]).rstrip()
     command = f"verifair certify {quote(str(result.model))} --schema {quote(result.schema_file)} {about} --differ any"
     command += "" if query.model.whole.outputs > 2 and not query.model.programs else " --maximise"
