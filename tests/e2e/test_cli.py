@@ -13,12 +13,13 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.bench_support import Fake, record
 from tests.command_line import RUN, Run, answered, is_drawn, verifair
 from verifair import datasets
-from verifair.bench import competitors
+from verifair.bench import competitors, plots
 from verifair.bench.competitors import Competitor
 from verifair.bench.tables import comparison
 from verifair.checker.certificates.certificate import Certificate
@@ -361,6 +362,16 @@ def test_without_a_terminal_a_long_run_says_how_far_it_is(inside: Run, monkeypat
     code, _, errors = inside("bench", "--cases", "random-wide/4-*", "--methods", "bnb", "--repeats", 1, "--out", "out")
     assert code == 0
     assert re.search(r"runs: random-wide/4-\d bnb: \d of 2 \(\d+%\), after \d+ s", errors), errors
+
+
+def test_the_picture_of_one_case_says_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *where, **how: (
+        titles.extend(axis.get_title(loc="left") for axis in figure.axes), save(figure, *where, **how)
+    ))  # fmt: skip
+    plots.draw(comparison([record()], 10.0), tmp_path, {"f": "size"})
+    assert "decisions (PBA, robustness, 2-fairness): 1 case" in titles
 
 
 def test_a_lie_is_a_disagreement(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

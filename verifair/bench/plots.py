@@ -16,6 +16,7 @@ import numpy as np
 from verifair.bench.competitors import DEFAULTS
 from verifair.bench.scores import NEAR, SHORTEST, Job, cactus, par2, profile, ratios, times
 from verifair.bench.tables import KINDS, BenchResult
+from verifair.checker.words import counted
 from verifair.figures import figure
 
 COLORS = {
@@ -55,8 +56,7 @@ def _panels(result: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
             scores = par2(seconds, result.limit)
             best_first = sorted(seconds, key=lambda name: scores[name])
             draw(axis, {name: seconds[name] for name in best_first}, result.limit, DEFAULTS[kind])
-            count = len({entry.case for entry in measured})
-            axis.set_title(f"{KINDS[kind]}: {count} cases")
+            axis.set_title(f"{KINDS[kind]}: {counted(len({entry.case for entry in measured}), 'case', 'cases')}")
             axis.set_xlabel(x)
             axis.set_ylabel(y)
             axis.grid(alpha=0.25)

@@ -138,8 +138,12 @@ def draw(result: Reproduced, path: Path) -> bool:
     if not common:
         return False
     columns = [(name, ours, paper, result.frame.get(SPREAD + name)) for name, ours, paper in common]
-    with figure(path, (4.2 * len(common), 4.4), across=len(common)) as picture:
-        picture.suptitle(titled(result, 4.2 * len(common)))
+    across = min(len(common), PANELS)
+    down = -(-len(common) // across)
+    with figure(path, (4.2 * across, 4.4 * down), down, across) as picture:
+        picture.suptitle(titled(result, 4.2 * across))
+        for axis in picture.axes[len(common) :]:
+            axis.remove()
         for axis, column in zip(picture.axes, columns, strict=True):
             _panel(axis, *column)
     return True
@@ -204,3 +208,4 @@ def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.S
     error = None if spread is None else spread[ours.index].fillna(0.0)
     axis.errorbar(paper, ours, yerr=error, fmt="o", color=COLORS[0], markersize=4, alpha=0.7, linewidth=0.8, zorder=2)
     axis.set(xlim=limits, ylim=limits, xlabel="the paper", ylabel="verifair", title=name)
+    axis.locator_params(nbins=5)  # numbers of six digits stand side by side

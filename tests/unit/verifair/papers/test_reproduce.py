@@ -7,11 +7,13 @@ import signal
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from tests.command_line import is_drawn
@@ -125,6 +127,24 @@ def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
     assert not draw(replace(found, frame=found.frame.drop(columns="paper's share")), tmp_path / "none.png")
     lines = replace(TABLE, keys=("who", "share"), lines=("share", "paper's share"))
     assert draw(replace(found, printed=lines), tmp_path / "lines.png")
+
+
+def test_many_columns_are_drawn_in_rows_and_large_numbers_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *where, **how: (drawn.append(figure), save(figure, *where, **how)))
+    numbers = {f"measure {k}": [0.0, 330_359.0] for k in range(6)}
+    frame = pd.DataFrame({"who": ["a", "b"], **numbers, **{f"paper's {name}": values for name, values in numbers.items()}})
+    assert draw(Reproduced(printed=TABLE, frame=frame, parts=1, asked=1, seeds=1), tmp_path / "t.png")
+    (figure,) = drawn
+    assert len(figure.axes) == 6
+    assert len({round(axis.get_position().y0, 2) for axis in figure.axes}) == 2
+    assert figure.get_figwidth() < 20
+    for axis in figure.axes:
+        boxes = sorted((label.get_window_extent() for label in axis.get_xticklabels()), key=lambda box: box.x0)
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_a_figure_whose_numbers_are_not_printed_is_drawn_of_ours_alone(tmp_path: Path) -> None:
