@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any, get_args
 
 import numpy as np
@@ -258,7 +259,7 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     groups = list(lines[0].values)
     is_wide = len(groups) <= MAX_COLUMNS
     grid = Grid(title="Groups compared (a greater burden is worse)", title_justify="left")
-    grid.add_column("measure", min_width=16)
+    grid.add_column("measure", no_wrap=True)  # wrapped below, so that other columns alone are made narrower
     for name in groups if is_wide else ("values",):
         grid.add_column(name, justify="right")
     grid.add_column("worst for" if len(groups) > 2 else "worse for")
@@ -270,7 +271,7 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
         numbers = [value for value in line.values.values() if value == value] or [float("nan")]
         ends = [_number(min(numbers)), _number(max(numbers))]
         values = list(map(_number, line.values.values())) if is_wide else [" .. ".join(dict.fromkeys(ends))]
-        grid.add_row(line.measure, *values, worst, difference if line.worst else "")
+        grid.add_row(fill(line.measure, 16), *values, worst, difference if line.worst else "")
     too_few = {name: count for line in lines for name, count in line.people.items() if count < SMALL}
     if too_few:
         names = ", ".join(f"{name} ({count})" for name, count in too_few.items())

@@ -45,6 +45,7 @@ from verifair.systems.fgce.measures.curves import (
 )
 from verifair.systems.fgce.space import FeatureSpace
 from verifair.systems.fgce.tables import _show_burden, changes, comparison_grid, subgroup_lines
+from verifair.systems.results.result import Interval
 
 INF = np.inf
 
@@ -593,6 +594,23 @@ def test_beside_other_methods_only_those_served_count() -> None:
         assert line["cost"] == pytest.approx(one.mean.mean)
 
 
+@pytest.mark.parametrize("groups", [("sex = Female", "sex = Male"), ("housing = for free", "housing = own", "housing = rent")])
+def test_the_comparison_of_groups_fits_80_columns_with_its_border(groups: tuple[str, ...]) -> None:
+    lines = [
+        result.GroupComparison(
+            measure=measure, values=dict.fromkeys(groups, 0.04225), people=dict.fromkeys(groups, 100), worst=groups[0],
+            apart=0.0443, chance=Interval(mean=0.0443, low=0.0139, high=0.1273),
+        )
+        for measure in ("share without any feasible counterfactual", "kAUC, mean over k (higher is better)")
+    ]  # fmt: skip
+    console = Console(record=True, width=80)
+    console.print(comparison_grid(lines))
+    _, top, *rows = console.export_text().splitlines()
+    assert (top[0], top[-1]) == ("┏", "┓")
+    assert all(row[-1] in "┃┩│┘" for row in rows)
+    assert [row.split("│")[1].strip() for row in rows[-5:-2]] == ["counterfactual", "kAUC, mean over", "k (higher is"]
+
+
 def test_more_coverage_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
     """kAUC is better when higher: the worst-off group is the one with less. Few people are not compared by any measure."""
     fitted = fit()
@@ -604,7 +622,7 @@ def test_more_coverage_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {line.worst for line in few} == {None}
     console = Console(record=True, width=200)
     console.print(comparison_grid(few))
-    text = console.export_text()
+    text = " ".join(console.export_text().split())
     assert text.count("not compared") == len(few) + 1
     assert "fewer than 30 people, shown and not compared: sex = Female (15), sex = Male (25)" in text
     monkeypatch.setattr(result, "SMALL", 15)
