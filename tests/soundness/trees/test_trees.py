@@ -537,11 +537,11 @@ def test_a_cut_at_the_lower_end_of_a_box_leaves_it_out(tmp_path: Path) -> None:
     described = schema_of(integer("sex", 0, 1, protected=True), real("a", 0, 1, unit=0.5), scaled, positive="logit > 0")
     found = certify_robust(model, described, np.array([[0.0, 0.5, 0.2]]), delta=[1.0])
     assert found.table["status"].tolist() == ["proved"]
-    report = vf.check(found.certificate, network=model, schema=described)
+    report = vf.check(found.certificate, model=model, schema=described)
     assert report.accepted, report.rejections
     (proof,) = found.certificate.proofs
     cut = Tree.plain(np.array([2, -1, -1]), np.array([0.1, 0.0, 0.0]))
     for at, accepted in ((0.1, True), (float(np.nextafter(0.1, 1)), False), (0.2, False)):
         moved = replace(proof, evidence=replace(cut, cut=np.array([at, 0.0, 0.0])), margin=None, float32=False)
         forged = replace(found.certificate, proofs=(moved,))
-        assert vf.check(forged, network=model, schema=described).accepted == accepted
+        assert vf.check(forged, model=model, schema=described).accepted == accepted
