@@ -32,16 +32,16 @@ from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability.logistic import STEEPEST, line_of
 from verifair.checker.certificates.tree import MAX_ROWS, Of, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
-from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.kernel.trees.choice import tree_bounds
 
 if TYPE_CHECKING:
-    from verifair.checker.kernel.compared import ComparedBounds
-    from verifair.checker.kernel.means import MeanBounds
-    from verifair.checker.kernel.trees import TreeBounds
+    from verifair.checker.kernel.trees.bounds import TreeBounds
+    from verifair.checker.kernel.trees.compared import ComparedBounds
+    from verifair.checker.kernel.trees.means import MeanBounds
 
 BOUNDED, LEAVES_HELD, LEAVES_OF_TREES = 128, 2048, 1 << 14
 """Leaves bounded at once, leaves whose boxes are in memory at once, and the same for ensembles of trees."""

@@ -12,9 +12,9 @@ from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability.logistic import exceeds
-from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import margin_errors
 from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.kernel.trees.choice import tree_bounds
 
 
 class Points:

@@ -29,7 +29,7 @@ from encoders.trees.ensemble import BY_TIE
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.ensembles import tree_bounds
+from verifair.checker.kernel.trees.choice import tree_bounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.words import decided, where

@@ -22,8 +22,8 @@ from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.statement import signs_flaw
 from verifair.checker.certificates.tree import leaf_regions
-from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.planes import copy_planes
+from verifair.checker.kernel.trees.choice import tree_bounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
 from verifair.checker.shares import ShareQuestion

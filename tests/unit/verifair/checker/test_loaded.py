@@ -72,7 +72,7 @@ def test_check_loads_no_engine_no_bounds_no_programs_and_no_solver(kind: str, fi
 def test_the_checker_and_all_that_it_imports_do_not_grow() -> None:
     every = (
         "from verifair.checker import check, kind\nimport encoders.curves.shapes, encoders.columns\n"
-        "import verifair.checker.kernel.compared\nimport verifair.checker.kernel.means\n"
+        "import verifair.checker.kernel.trees.compared\nimport verifair.checker.kernel.trees.means\n"
         "import verifair.checker.kinds.counterfactuals\n"
         "[kind.kind(name) for name in kind.KINDS]\n"
         "assert 'pandas' not in sys.modules"

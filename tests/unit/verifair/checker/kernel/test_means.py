@@ -16,8 +16,8 @@ from encoders.trees.mean import MeanOfTrees, Ramps
 from tests.builders import integer, one_hot, real, schema_of
 from tests.draws import draws
 from tests.tree_models import random_tree, save
-from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.means import MeanBounds, ScorePart, _quadratic
+from verifair.checker.kernel.trees.choice import tree_bounds
+from verifair.checker.kernel.trees.means import MeanBounds, ScorePart, _quadratic
 
 SCHEMA = schema_of(integer("a", 0, 3), integer("b", 0, 3), integer("c", 0, 2), positive="logit > 0")
 ROWS = np.stack(np.meshgrid(range(4), range(4), range(3), indexing="ij"), axis=-1).reshape(-1, 3).astype(float)

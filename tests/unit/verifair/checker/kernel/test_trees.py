@@ -17,9 +17,9 @@ from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import categorical, integer, schema_of
 from tests.soundness.trees.test_random_trees import KINDS, drawn, people, rows_of
 from tests.tree_models import MODES, Chains, Node, random_tree, save
-from verifair.checker.kernel import trees as kernel_trees
-from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.trees import TreeBounds, _evened
+from verifair.checker.kernel.trees import bounds as kernel_trees
+from verifair.checker.kernel.trees.bounds import TreeBounds, _evened
+from verifair.checker.kernel.trees.choice import tree_bounds
 
 Box = tuple[tuple[int, int], ...]
 

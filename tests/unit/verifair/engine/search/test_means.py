@@ -9,8 +9,8 @@ from encoders.trees.compiled import held
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps
 from tests.builders import integer, schema_of
-from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.means import MeanBounds
+from verifair.checker.kernel.trees.choice import tree_bounds
+from verifair.checker.kernel.trees.means import MeanBounds
 from verifair.engine.search.ensembles.kernel import add_means
 from verifair.engine.search.ensembles.search import mean_head
 

@@ -118,7 +118,7 @@ Both = tuple[Paths, Paths]
 
 
 class TreeBounds:
-    """The bounds of one ensemble. compares: True for decisions among several classes (`kernel.compared`)."""
+    """The bounds of one ensemble. compares: True for decisions among several classes (`kernel.trees.compared`)."""
 
     compares = False
 

@@ -23,7 +23,7 @@ from encoders.network import Array, Booleans, Integers
 from encoders.probability.logistic import GapGoal
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import BY_TIE
-from verifair.checker.kernel.trees import TreeBounds
+from verifair.checker.kernel.trees.bounds import TreeBounds
 
 LOG_SUMS = 2.0**-42
 """Bound of the rounding error of log-sums of a few float64 numbers, relative to 1 and to themselves."""

@@ -9,8 +9,8 @@ from encoders.network import Model, Network
 from encoders.trees.ensemble import TreeEnsemble
 
 if TYPE_CHECKING:
-    from verifair.checker.kernel.means import MeanBounds
-    from verifair.checker.kernel.trees import TreeBounds
+    from verifair.checker.kernel.trees.bounds import TreeBounds
+    from verifair.checker.kernel.trees.means import MeanBounds
 
 
 def tree_bounds(network: Model, domain: Domain) -> TreeBounds | MeanBounds | None:
@@ -18,17 +18,17 @@ def tree_bounds(network: Model, domain: Domain) -> TreeBounds | MeanBounds | Non
     if isinstance(network, Network):
         return None
     if isinstance(network, TreeEnsemble):
-        from verifair.checker.kernel.trees import TreeBounds
+        from verifair.checker.kernel.trees.bounds import TreeBounds
 
         return TreeBounds(network, domain)
     from encoders.trees.mean import MeanOfTrees
 
     if isinstance(network, MeanOfTrees):
-        from verifair.checker.kernel.means import MeanBounds
+        from verifair.checker.kernel.trees.means import MeanBounds
 
         return MeanBounds(network, domain)
     from encoders.trees.compared import ComparedTrees
-    from verifair.checker.kernel.compared import ComparedBounds
+    from verifair.checker.kernel.trees.compared import ComparedBounds
 
     assert isinstance(network, ComparedTrees)
     return ComparedBounds(network, domain)

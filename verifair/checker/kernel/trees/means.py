@@ -24,7 +24,7 @@ from scipy.special import expit
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.mean import MeanOfTrees, Ramps
-from verifair.checker.kernel.trees import TreeBounds, at_most
+from verifair.checker.kernel.trees.bounds import TreeBounds, at_most
 
 LOST, TINY, CURVED = 2.0**-51, 2.0**-1000, 2.0**-46
 """What moving and scaling a score may round, relative to the result, and beside; and a logistic function of that, at most."""
