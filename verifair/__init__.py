@@ -3,7 +3,7 @@
     import verifair as vf
     network = vf.read_onnx("german.onnx")
     schema = vf.Schema.load("german.toml")
-    verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["sex"], box={"age": (30, 40)}))
+    verdict = vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=["sex"], box={"age": (30, 40)}))
 """
 
 from verifair._siblings import check_siblings

@@ -136,9 +136,9 @@ for seed in range(6):
     of = schema(seed)
     model = model_of(np.random.default_rng(seed), of, Path(sys.argv[1]) / f"{seed}.onnx")
     epsilon = None if seed % 2 else 0.3
-    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon))
+    found = vf.verify(vf.IndividualFairness(model=model, schema=of, protected=["p"], epsilon=epsilon))
     assert (found.status is vf.Status.PROVED) == fair(by_person(model, of), epsilon), seed
-    assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
+    assert found.certificate is None or vf.check(found.certificate, model=model, schema=of).accepted
 """
 
 
