@@ -51,7 +51,7 @@ COMMANDS = {
     "explain": "explain MODEL --data DATA --protected GROUP --lime",
     "explain gap": "explain MODEL --data DATA --protected GROUP --measure gap",
     "kmax": "kmax MODEL --protected GROUP",
-    "pba": "pba MODEL --data DATA --protected GROUP --delta 3 --rows 2000 --robustness --jobs 1",
+    "pba": "pba MODEL --data DATA --protected GROUP --delta 3 --rows 2000 --jobs 1",
     "fgce": "fgce MODEL --data DATA --protected GROUP --robust 3",
     "cec": "cec MODEL --data DATA --protected GROUP --rows 2000",
     "cec certify": "cec MODEL --data DATA --protected GROUP --certify 1 --rows 40",

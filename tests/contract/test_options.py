@@ -55,8 +55,10 @@ def test_every_option_has_one_declaration_and_a_help(verb: str) -> None:
     options = Counter(option for _, option, _ in declared(found))
     assert not [option for option, count in options.items() if count > 1]
     assert not [option for _, option, help_text in declared(found) if not help_text]
+    fields = [one for group in (found.inputs, found.settings) for one in group.model_fields.values()]
+    assert not [one for one in fields if one.default is True and marker(one).without is None], "such an option needs a --no- form"
     shown = [name for one in get_command(app_of(found)).params for name in (one.opts if one.opts[0].startswith("--") else [])]
-    assert set(shown) == {option.partition("/")[0] for option in options if option.startswith("--")}
+    assert set(shown) == {option for option in options if option.startswith("--")}
 
 
 def test_the_range_of_an_option_is_written_in_full() -> None:

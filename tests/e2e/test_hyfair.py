@@ -367,7 +367,7 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
     (["--buckets", "1"], "--buckets 1: expected a whole number"),
     (["--chains", "0"], "--chains 0: expected a whole number from 1 to 100000, such as 64"),
     (["--timeout", "0"], "--timeout 0: expected a number above 0"),
-    (["--no-bound", "--certificate", "x.json"], "--certificate belongs to --bound"),
+    (["--no-bound", "--certificate", "x.json"], "--certificate and --no-bound exclude each other: drop one"),
     (["--data", "missing.csv"], "no such file"),
     (["--protected", "sex"], "named twice"),
     (["--values", "credit-amount=300:1e300:1"], "more than 1,000 values"),

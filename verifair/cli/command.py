@@ -53,9 +53,10 @@ def marker(field: FieldInfo) -> Option:
 
 
 def option_name(name: str, field: FieldInfo) -> str:
-    """Return "--json" for a field, MODEL for a positional one."""
+    """Return "--json" for a field, MODEL for a positional one, "--no-bound" for what is true by default."""
     mark = marker(field)
-    return mark.name or (name.upper() if mark.argument else "--" + name.replace("_", "-"))
+    no = "no-" if mark.without else ""
+    return mark.name or (name.upper() if mark.argument else f"--{no}{name.replace('_', '-')}")
 
 
 def _parameter(name: str, field: FieldInfo, system: System) -> inspect.Parameter:
@@ -71,14 +72,16 @@ def _parameter(name: str, field: FieldInfo, system: System) -> inspect.Parameter
         limits = [f"at least {m.ge:,.10g}" for m in field.metadata if isinstance(m, Ge) and isinstance(m.ge, (int, float))]
         limits += [f"at most {m.le:,.10g}" for m in field.metadata if isinstance(m, Le) and isinstance(m.le, (int, float))]
         help_text = f"{help_text} ({', '.join(limits)})" if limits and kind in (int, float) else help_text
-        names = [option_name(name, field)]
-        if kind is bool and default is True:
-            names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
-        info = typer.Option(*names, help=help_text)
+        shown, negate = (shown, None) if mark.without is None else (False, _negated)
+        info = typer.Option(option_name(name, field), help=mark.without or help_text, callback=negate)
     shown = None if mark.unsaid else shown
     optional = shown is None
     annotation: Any = Annotated[(kind | None if optional else kind, info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
+
+
+def _negated(typed: bool) -> bool:
+    return not typed
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -143,6 +146,8 @@ def parse_options(system: System, arguments: dict[str, Any]) -> tuple[Any, Any, 
     for name, owners in settings.strays(inputs, run):
         words = [f"{_option(system, to)}{'' if value in (None, True) else f' {value}'}" for to, value in owners]
         option, owner_text = _option(system, name), " or ".join(words)
+        if owner_text.startswith("--no-"):
+            raise QueryError(f"{option} and {owner_text} exclude each other: drop one")
         raise QueryError(f"{option} belongs to {owner_text}: add {owner_text if len(words) == 1 else 'one'}, or drop {option}")
     try:
         settings.check_options(inputs, run)

@@ -22,6 +22,7 @@ class Option:
     type: of what is typed, before the field's own validators (dictionaries are typed as texts "name=value").
     hidden: keys of the audit file alone.
     unsaid: the help shows no default, as another file may give the value; the default applies if it does not.
+    without: of what is true by default, the help of --no-NAME, the only form of the option.
     """
 
     name: str | None = None
@@ -29,6 +30,7 @@ class Option:
     type: Any = None
     hidden: bool = False
     unsaid: bool = False
+    without: str | None = None
 
 
 class Settings(BaseModel):

@@ -42,7 +42,7 @@ class CecSettings(Grouped):
     """Among equally near people: the first, or random with --seed."""
     rows: Annotated[int | None, Field(ge=1)] = None
     """Audit only this number of these people, drawn with --seed."""
-    within: bool = True
+    within: Annotated[bool, Option(without="Leave out scores of comparable people of the same group.")] = True
     """Also show scores of comparable people of the same group."""
     certify: Units | None = None
     """Prove that pairs stay in regime A when both people move by at most DELTA units."""

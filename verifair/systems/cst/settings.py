@@ -51,7 +51,7 @@ class Situation(Settings):
 
     do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
     """ATTRIBUTE=VALUE of the people who are not protected; repeat for several, each tested alone."""
-    intersectional: Annotated[bool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
+    intersectional: Annotated[bool, Option(unsaid=True)] = False
     """Also test all these attributes jointly."""
     attributes: Annotated[tuple[Name, ...] | None, Option(name="--attribute", unsaid=True)] = None
     """Attribute by which people are compared; repeat. Default: all nodes but those of --do."""

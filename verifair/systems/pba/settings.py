@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from verifair.systems.settings import Arithmetic, Inputs, Method, Outside, Protected, Run, Settings, Units, no_claims
+from verifair.systems.settings import Arithmetic, Inputs, Method, Option, Outside, Protected, Run, Settings, Units, no_claims
 from verifair.systems.system import About, System
 
 
@@ -19,7 +19,7 @@ class PbaSettings(Settings):
     """Size of the neighbourhood, in units of the schema; repeat for several."""
     intersections: bool = False
     """Also decide PBA and RB when several sensitive features change at once."""
-    robustness: bool = True
+    robustness: Annotated[bool, Option(without="Leave out robustness bias (RB).")] = True
     """Prove robustness bias (RB) as well."""
     arithmetic: Arithmetic = "real"
     """real, or float32: proofs must hold for every float32 evaluation, in any order of summation."""

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import VariantSettings
+from verifair.systems.settings import Option
 from verifair.systems.system import About, System
 
 
@@ -20,7 +21,7 @@ class KmaxSettings(VariantSettings):
     """Search (HyFair, Algorithm 1): rw (random walk), sa (simulated annealing), or sa-knn (annealing among nearest rows)."""
     chains: Annotated[int, Field(ge=1, le=100_000)] = 64
     """Number of rows from which the search moves at the same time."""
-    bound: bool = True
+    bound: Annotated[bool, Option(without="Only search; certify no upper bound.")] = True
     """Certify an upper bound after the search."""
 
 
