@@ -63,7 +63,7 @@ def own(certificate: Any, checker: Callable[..., Any]) -> Kind:
     """A kind about one network and one schema."""
 
     def rejections(given: Any, network: Network = NETWORK, schema: vf.Schema = SCHEMA) -> list[str]:
-        report = checker(given, network=network, schema=schema)
+        report = checker(given, model=network, schema=schema)
         assert report.accepted == (not report.rejections and report.extent.whole)
         return [str(one) for one in report.rejections]
 

@@ -431,7 +431,7 @@ def test_a_wider_claim_is_accepted_only_where_it_is_true(style: str, gap: bool) 
         claims.append((with_query(certificate, box=whole), case.asking(box={})))
         claims.append((with_query(certificate, differ="any"), case.asking(differ="any")))
         claims += [(certificate, case.asking(schema=schema)) for schema in with_one_constraint_less(case.schema)]
-        claims += [(certificate, case.asking(network=network)) for network in other_networks(case.query.model, rng)]
+        claims += [(certificate, case.asking(model=network)) for network in other_networks(case.query.model, rng)]
         for changed, other in claims:
             if len(other.rows) <= 2 * LARGEST and accepted(changed, other):
                 assert not other.wrong().any()

@@ -100,9 +100,9 @@ def test_a_threshold_is_decided_as_by_hand() -> None:
 def test_the_effect_passes_through_the_node_between() -> None:
     """years + 0.5 * 1 = 1.5 rounds half to even to 2; in floats and at a tie the exact box decides."""
     exact = {"income": 0, "years": 0}
-    above = certify(network=network(0.0, 1.0, 0.0, -1.5), errors=exact)
+    above = certify(model=network(0.0, 1.0, 0.0, -1.5), errors=exact)
     assert above.status.tolist() == ["flips", "stays", "stays", "stays"]
-    to_even = certify(network=network(0.0, 1.0, 0.0, -4.5), errors=exact)
+    to_even = certify(model=network(0.0, 1.0, 0.0, -4.5), errors=exact)
     assert to_even.status.tolist() == ["stays", "stays", "stays", "stays"]  # 4 + 0.5 becomes 4, 5 + 0.5 becomes 6
     assert above.certificate is not None
     assert vf.check(above.certificate, model=network(0.0, 1.0, 0.0, -1.5), schema=SCHEMA).accepted
@@ -119,7 +119,7 @@ def test_ranges_of_nodes_are_kept() -> None:
 def test_attributes_that_the_network_does_not_take() -> None:
     schema = schema_of(*(feature.model_dump() for feature in SCHEMA.features[:2]))
     blind = network_of(([[1.0, 0.0]], [-6.0]))
-    found = certify(schema=schema, network=blind)
+    found = certify(schema=schema, model=blind)
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None
     assert found.certificate.query.also == {"sex": ("f", "m")}
@@ -142,7 +142,7 @@ def test_more_errors_make_more_depend_and_simultaneous_intervals_are_wider() -> 
 def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
     """income and years move against each other: income + years changes by (1 - 1) d = 0, but intervals alone say otherwise."""
     opposed = certify(
-        causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
+        causal_model=model(sex_income=1.0, income_years=-1.0), model=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
         errors={"income": {"sex = m": 0.25}, "years": 0}, cells=64,
     )
     assert opposed.status.tolist() == ["stays", "stays"]
@@ -154,7 +154,7 @@ def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
     report = vf.check(replace(opposed.certificate, proofs=tuple(lost)), model=network(1.0, 1.0, 0.0, -2.0), schema=REAL)
     assert "leave out a part" in str(report.rejections[0])
     once = certify(
-        causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
+        causal_model=model(sex_income=1.0, income_years=-1.0), model=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
         errors={"income": {"sex = m": 0.25}, "years": 0}, cells=1,
     )
     assert once.reasons == {"relaxation-too-weak": 2}
@@ -423,7 +423,7 @@ def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
     refused("cells = 0", cells=0)
     refused("give positions in it", rows=[7])
     refused("named twice", rows=[1, 1])
-    refused("changes nothing that the network takes", schema=UNRELATED, frame=FRAME.assign(x=1.0), network=ALONE)
+    refused("changes nothing that the network takes", schema=UNRELATED, frame=FRAME.assign(x=1.0), model=ALONE)
 
 
 UNRELATED = schema_of(real("x", 0, 2))
@@ -581,10 +581,10 @@ def test_evidence_is_boxes_alone() -> None:
 def test_trees_are_decided_as_the_network_that_asks_the_same(tmp_path: Path) -> None:
     """One question, income <= 6, like NETWORK's threshold. Its proofs are none about one that asks income <= 7."""
     six, seven = (vf.read(save(tmp_path / f"{at}.onnx", [(0, "BRANCH_LEQ", at, [-1.0], [1.0])], 3)) for at in (6.0, 7.0))
-    found = certify(network=six)
+    found = certify(model=six)
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.dependences[1].float32_agrees is True
-    assert certify(network=seven).status.tolist() == ["stays", "stays", "depends", "stays"]
+    assert certify(model=seven).status.tolist() == ["stays", "stays", "depends", "stays"]
     assert found.certificate is not None
     assert vf.check(found.certificate, model=six, schema=SCHEMA).accepted
     forged = replace(found.certificate, network_sha256=seven.source_sha256)
