@@ -19,6 +19,9 @@ from verifair.schema.feature import text
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.schema import Schema
 
+MOST = 10_000
+"""Larger answers of an object without `classes_` are no numbers of classes."""
+
 
 def as_decider(model: Any, schema: Schema) -> Any:
     """Return a model as `positive` takes it: the model itself if its scikit-learn `predict` decides, otherwise (and where a
@@ -62,12 +65,25 @@ def positive(
 
 
 def _classes(model: Any, schema: Schema, answers: Sequence[str]) -> list[str]:
-    """Return an estimator's classes in its order; without a list: whole numbers from 0, the schema's names, or sorted words."""
+    """Return an estimator's classes in its order; without a list: False and True, whole numbers from 0, the schema's names, or the
+    words it answers, whose order is unknown. Raises QueryError if the schema's rule needs that."""
     if hasattr(model, "classes_"):
         return [text(label) for label in model.classes_]
-    if all(answer.isdecimal() for answer in answers):
-        return [str(k) for k in range(max([1, *map(int, answers)]) + 1)]
-    return list(schema.classes) or sorted(answers)
+    if set(answers) <= {"False", "True"}:
+        return ["False", "True"]
+    largest = max(1, len(schema.classes) - 1, *(int(answer) if answer.isdecimal() else MOST for answer in answers))
+    if largest < MOST:
+        return [str(k) for k in range(largest + 1)]
+    if set(answers) <= set(schema.classes):
+        return list(schema.classes)
+    rule = PositiveRule.parse(schema.positive)
+    named = rule.operator in ("=", "in") and not schema.classes and not any(name.isdecimal() for name in rule.named)
+    if rule.of == "class" and not named and (schema.positive_label is None or len(answers) > 2):
+        raise QueryError(
+            f'model: decides {", ".join(sorted(answers)[:5])}, and has no classes_: which of these is positive = "{rule}"? '
+            'name them in the schema\'s [model] section in their order: classes = ["...", "..."]'
+        )
+    return sorted(answers)
 
 
 def _favourable_classes(schema: Schema, classes: Sequence[str]) -> set[str]:

@@ -409,6 +409,27 @@ def test_an_estimators_favourable_class_is_the_schemas(rule: str, labels: tuple[
     assert decided.tolist() == [labels[::-1][k % len(labels)] in favourable for k in range(9)]
 
 
+@pytest.mark.parametrize(("labels", "more", "favourable"), [
+    (("no", "yes"), {}, None), (("a", "b", "c"), {}, None), ((-1, 1), {}, None), ((0, 300_000), {}, None),
+    (("no", "yes"), {"positive": "class >= no"}, None), (("NO", "YES"), {"classes": ["no", "yes"]}, None),
+    (("no", "yes"), {"classes": ["yes", "no"]}, "no"), (("no", "yes"), {"positive": "class = yes"}, "yes"),
+    (("no", "yes"), {"positive_label": "yes", "label": "good"}, "yes"), ((False, True), {}, True),
+])
+def test_words_without_an_order_have_no_numbers(labels: tuple[Any, ...], more: dict[str, Any], favourable: Any) -> None:
+    """A table may lack rows of some class, so the words that its rows meet, sorted, say nothing about class 1."""
+    class ByAge(Always):
+        def predict(self, frame: pd.DataFrame) -> Any:
+            return np.array(labels)[frame["age"]]
+
+    schema = schema_of(integer("age", 0, 8), categorical("sex", "F", "M"), **{"positive": "class = 1", **more})
+    asked = ByAge(""), schema, np.array([[0.0, 0], [len(labels) - 1.0, 0]])
+    if favourable is None:
+        with pytest.raises(QueryError, match="and has no classes_: which of these is positive = "):
+            positive(*asked)
+    else:
+        assert positive(*asked).tolist() == [word == favourable for word in labels]
+
+
 def test_a_favourable_class_may_be_named_without_its_label() -> None:
     named = SCHEMA.model_copy(update={"positive_label": None, "positive": "class = yes"})
     assert answer(schema=named) == BY_SEX
