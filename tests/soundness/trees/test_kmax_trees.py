@@ -22,6 +22,7 @@ from tests.draws import draws
 from tests.soundness.systems.test_share_constraints import CONSTRAINTS
 from tests.soundness.trees.test_share_trees import SCHEMA, WHOLE, drawn
 from tests.tree_models import save
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
 from verifair.engine.buckets.kmax import KmaxVerdict, kmax
 
@@ -118,3 +119,18 @@ def test_a_threshold_belongs_to_what_lies_below_it(tmp_path: Path) -> None:
     assert (found.lower, found.upper) == (3, 3)
     assert accepted(found, query)
     assert not accepted(found, query, upper=2)
+
+
+@pytest.mark.parametrize(("at_end", "most"), [(3.0, 1), (-1.5, 2)])
+def test_the_lower_end_of_a_box_may_be_a_part_of_its_own(at_end: float, most: int, tmp_path: Path) -> None:
+    """Where b is 1, the network's 0, both sexes have 4 and 5, or -0.5 and 0.5; elsewhere -2 and -1."""
+    trees = [(1, "BRANCH_LEQ", 0.0, [at_end], [-3.0]), (0, "BRANCH_LEQ", 0.5, [1.0], [2.0])]
+    schema = schema_of(integer("sex", 0, 1), real("b", 1, 2, scale={"offset": 1.0, "scale": 1.0}))
+    model = read_model(save(tmp_path / "trees.onnx", trees, 2))
+    query = vf.KDiscrimination(model=model, schema=schema, protected=["sex"], buckets=2)
+    found = kmax(query, budget=vf.Budget(seconds=60, nodes=20))
+    assert (found.lower, found.upper, found.reason) == (most, most, None)
+    assert accepted(found, query)
+    for at in (1.0, float(np.nextafter(1, 0)), float(np.nextafter(1, 2)), 1.5, 2.0):
+        tree = Tree.plain(np.array([1, -1, -1]), np.array([at, 0.0, 0.0]))
+        assert accepted(found, query, tree=tree, upper=1) == (at == 1 and most == 1)

@@ -16,7 +16,7 @@ nothing is chosen.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -53,12 +53,12 @@ def check_kmax(certificate: KmaxCertificate, *, network: Model, schema: InputSpa
     count, reason = 0, next(certificate.misfits(network, schema, flaw), None)
     if reason is None:
         root = root_of(certificate, schema)
-        leaves = root if isinstance(root, str) else leaves_of(certificate, root, schema.domain)
+        leaves = root if isinstance(root, str) else leaves_of(certificate, root, schema.domain, trees=whole.of_trees)
         if isinstance(root, str) or isinstance(leaves, str):
             reason = str(leaves)
         else:
             count = len(leaves)
-            reason = _KmaxChecker(network, schema, certificate, root[0]).run(leaves, batches)
+            reason = _KmaxChecker(network, schema, certificate).run(leaves, batches)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=certificate.extent, unit="combinations")
 
@@ -76,9 +76,9 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Model, schema: InputSpace, certificate: KmaxCertificate, start: Array) -> None:
+    def __init__(self, network: Model, schema: InputSpace, certificate: KmaxCertificate) -> None:
         query = certificate.query
-        self.start, self.trees = start, tree_bounds(network, schema.domain)
+        self.trees = tree_bounds(network, schema.domain)
         self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, certificate.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values, self.reference = np.array(query.combinations), certificate.reference
@@ -96,7 +96,7 @@ class _KmaxChecker:
     def _flaw(self, part: Regions) -> tuple[int, str | None]:
         """Return the number of these leaves and None, or 0 and what is wrong with the first that is not proved."""
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
-            counts = self._bucket_bounds(self._lower_ends(part.lower), part.upper)
+            counts = self._bucket_bounds(part.lower, part.upper)
         for n in np.flatnonzero(counts > self.claim):
             return 0, f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {counts[n]} buckets cannot be ruled out"
         return len(part), None
@@ -116,11 +116,6 @@ class _KmaxChecker:
                 bounds = self._enclosed(lower[box], upper[box], close)
                 counts[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
         return np.asarray(counts)
-
-    def _lower_ends(self, lower: Array) -> Array:
-        """Return the lower ends (B, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself."""
-        cut = ~self.domain.integer & (lower > self.start)
-        return lower if self.trees is None else np.where(cut, np.nextafter(lower, np.inf), lower)
 
     def _rows(self, raw: Array) -> Array:
         """Return all copies' rows (B * K, V) of raw points (B, V)."""
@@ -229,14 +224,21 @@ def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Ar
     return lower, upper
 
 
-def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain) -> Regions | str:
-    """Return the leaves of the tree, with the protected values of the first combination, or why it is no tree over the root."""
+def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain, *, trees: bool) -> Regions | str:
+    """Return the leaves of the tree, with the protected values of the first combination, or why it is no tree over the root.
+
+    trees: the part above a cut of a real feature leaves out the cut, which is the other part's: boxes are open below, the root too.
+    """
     tree, names = certificate.tree, certificate.features
     for v in tree.feature.tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
             return f"the tree splits {names[v]!r}, which is protected"
-    decoded = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain)
-    return decoded if isinstance(decoded, str) else decoded[1]
+    opens = ~domain.integer & trees
+    whole = Regions.whole(np.where(opens, np.nextafter(root[0], -np.inf), root[0]), root[1])
+    decoded = leaf_regions(tree.feature, tree.cut, whole, domain)
+    if isinstance(decoded, str):
+        return decoded
+    return replace(decoded[1], lower=np.where(opens, np.nextafter(decoded[1].lower, np.inf), decoded[1].lower))
 
 
 def _statement(certificate: KmaxCertificate, schema: InputSpace, network: Model) -> str:

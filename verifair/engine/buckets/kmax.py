@@ -347,6 +347,8 @@ class _KmaxSearch:
         best = score[rows].argmax(axis=1)
         v, cut = variables[best], cuts[rows, best]
         lower, upper = domain.halves(boxes.lower[rows], boxes.upper[rows], v, cut)
+        if isinstance(self.copies, TreeCopies):
+            lower[len(rows) :] = self.copies.above_cut(v, cut, lower[len(rows) :])
         children = self.tree.split(boxes.node[rows], v, cut)
         halves = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
         level = np.concatenate([bound[rows]] * 2)

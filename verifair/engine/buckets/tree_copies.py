@@ -2,8 +2,8 @@
 
 As `encoders.bounds.copies` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
 the trees, the difference by those of both copies at once. For a mean of functions of scores, all scores are bounded like this, and
-bounds of the mean follow from these, as in the search. Real boxes are half open: the part above a cut leaves out the cut itself
-(`encoders.trees.twin`).
+bounds of the mean follow from these, as in the search. The part above a cut of a real variable begins at the next number
+(`above_cut`).
 Sound? yes.   Complete? yes, with splitting at thresholds.
 """
 
@@ -40,12 +40,11 @@ NODE = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeCopies(Copied):
-    """margin: (m,), g = margin . f.   root: the box, (V,) and (V,).   variables: those that vary in it.   lines: joint trees of all
-    pairs (r, z).   room: taken off every bound.   heads: `mean_head` of a mean, for its bounds from below and from above."""
+    """margin: (m,), g = margin . f.   variables: those that vary in the root box.   lines: joint trees of all pairs (r, z).   room:
+    taken off every bound.   heads: `mean_head` of a mean, for its bounds from below and from above."""
 
     network: TreeEnsemble | ComparedTrees | MeanOfTrees
     margin: Array
-    root: tuple[Array, Array]
     variables: Integers
     lines: TreeLines
     room: float
@@ -73,7 +72,7 @@ class TreeCopies(Copied):
         else:
             slack = _room(model, margin)
         return cls(
-            network=model, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
+            network=model, domain=domain, margin=margin, values=values, protected=protected, reference=reference,
             variables=np.flatnonzero(moves), room=slack, heads=heads,
             lines=TreeLines.of(model, domain, protected, margin, [(rows[reference], row) for row in rows], lines),
         )
@@ -98,7 +97,7 @@ class TreeCopies(Copied):
         threshold, and (B, v) that threshold. Without one it is the middle if the schema forbids rows, or if a mean has a whole
         variable there, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
-        lower_bounds, score, cuts = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
+        lower_bounds, score, cuts = self.lines.least(lower, upper, np.zeros(lower.shape, dtype=bool))
         if self.heads is None:
             lower_bounds = lower_bounds - self.room
         else:  # the checker rounds every bound of a mean except 0
@@ -114,6 +113,13 @@ class TreeCopies(Copied):
             middle = np.isnan(cuts) & ((self.domain.forbidden is not None) | self.domain.integer)
             cuts = np.where(middle, self.domain.middle(lower, upper), cuts)
         return bounds, score[:, self.variables], cuts[:, self.variables]
+
+    def above_cut(self, variable: Integers, cut: Array, lower: Array) -> Array:
+        """Return the lower ends (B, V) of boxes above cuts (B,) of variables (B,), from those of `Domain.halves`: the cut of a real
+        variable belongs to the part below, also where it is the end of the whole box."""
+        row = np.flatnonzero(~self.domain.integer[variable])
+        lower[row, variable[row]] = np.nextafter(cut[row], np.inf)
+        return lower
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
         """Return the same bounds: trees have only one kind."""
