@@ -44,14 +44,14 @@ class CertifiedRobustness:
     certificate: Certificate | None
 
 
-def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
+def re_evaluated(model: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     """Return the network's decisions on raw rows (n, V): exactly, and in float32 by onnxruntime. One line for each row.
 
     positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
     agrees: whether both agree (None without a file).   margin: the good logit minus the largest other (or 0).
-    network: a Network, or anything that `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
+    model: anything that `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
-    settled, schema = schema.settled(read(network))
+    settled, schema = schema.settled(read(model))
     network = schema.judges(settled)
     _check(schema, raw)
     x = schema.encode(raw)
@@ -67,7 +67,7 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
 
 
 def certify_robust(
-    network: Any,
+    model: Any,
     schema: Schema,
     raw: Array,
     *,
@@ -85,10 +85,10 @@ def certify_robust(
     (by a solver), '' if not proved.   against: the class that wins at the witness.   witness: a row of the neighbourhood, in the
     schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
     Sound? yes.  Complete? yes, within the budget.
-    network: a Network, or anything that `verifair.read` takes.
+    model: anything that `verifair.read` takes.
     Raises SchemaError where no feature has a unit and delta > 0; DataError for rows that do not fit.
     """
-    query = askable(network, schema, delta)
+    query = askable(model, schema, delta)
     _check(query.schema, raw)
     deltas, budget = sorted({float(value) for value in delta}), budget or Budget()
     deadline = clock.now() + budget.seconds
@@ -109,12 +109,12 @@ def certify_robust(
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
 
-def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
+def prover(model: Any, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
     """Return, for `robust_choice`, a function that decides whether nodes (rows of raw (N, V)) stay positive within delta units.
 
     It uses branch-and-bound only, so that no result is a solver's claim. Raises QueryError and SchemaError as `certify_robust`.
     """
-    query = askable(network, schema, [delta])
+    query = askable(model, schema, [delta])
     _check(query.schema, raw)
     statuses: dict[int, Status] = {}
 
@@ -141,9 +141,9 @@ COLUMNS = ["row", "delta", "status", "reason", "lower", "upper", "engine", "trus
 NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 
-def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
+def askable(model: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
     """Return the query of `certify_robust` without rows. Raises QueryError and SchemaError as it does."""
-    query = Robustness(model=network, schema=schema, delta=delta)
+    query = Robustness(model=model, schema=schema, delta=delta)
     query.schema.steps([], needed=any(delta))
     if len(_favoured(query)) > 1:
         raise QueryError(
