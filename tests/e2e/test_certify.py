@@ -576,7 +576,7 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--relax", "sex=1"], "is protected"),
     (["--protected", "sex"], "named twice"),
     (["--differ", "some"], "--differ some: expected all or any"),
-    (["--method", "magic"], "--method magic: expected auto, exact,"),
+    (["--method", "magic"], "--method magic: expected auto, bnb,"),
     (["--method", "bnb", "--solver", "highs"], "bnb asks no solver"),
     (["--demo", "german"], "--demo brings its own model"),
     (["--targeted", "age=3", "--maximise"], "different questions"),

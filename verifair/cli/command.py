@@ -72,16 +72,12 @@ def _parameter(name: str, field: FieldInfo, system: System) -> inspect.Parameter
         limits = [f"at least {m.ge:,.10g}" for m in field.metadata if isinstance(m, Ge) and isinstance(m.ge, (int, float))]
         limits += [f"at most {m.le:,.10g}" for m in field.metadata if isinstance(m, Le) and isinstance(m.le, (int, float))]
         help_text = f"{help_text} ({', '.join(limits)})" if limits and kind in (int, float) else help_text
-        shown, negate = (shown, None) if mark.without is None else (False, _negated)
+        shown, negate = (shown, None) if mark.without is None else (False, lambda typed: not typed)
         info = typer.Option(option_name(name, field), help=mark.without or help_text, callback=negate)
     shown = None if mark.unsaid else shown
     optional = shown is None
     annotation: Any = Annotated[(kind | None if optional else kind, info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
-
-
-def _negated(typed: bool) -> bool:
-    return not typed
 
 
 def _plain_type(annotation: Any) -> Any:
