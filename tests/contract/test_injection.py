@@ -7,6 +7,7 @@ import unicodedata
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
+from subprocess import CompletedProcess
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -80,7 +81,12 @@ ASKED: dict[str, tuple[object, ...]] = {
     "no such competitor": ("bench", "--competitor", "@peer\x1b[2J=true {onnx} {vnnlib} {timeout} {results}"),
     "no query": ("verify", CAUSAL, "--network", MODEL),
 }
-"""A question of every verb, in an order in which each finds the files that it needs; `audit` has a test of its own."""
+"""A question of every verb; `audit` has a test of its own."""
+FIRST = {
+    "check": ("partition", "p\x1b[1m.sqlite"), "check of a share": ("share", "h\x1b[1m.json.gz"),
+    "guard": ("explain", "explain/rules.json"),
+}
+"""Question -> the question whose file it needs, and that file: they may run in different processes."""
 REFUSED = {word for word in ASKED if word.startswith("no ")} | {"one too many", "a file of another kind"}
 
 
@@ -100,13 +106,20 @@ def formulas(folder: Path) -> list[str]:
     ]
 
 
+def ask(asked: str, folder: Path) -> CompletedProcess[str]:
+    words = ASKED[asked]
+    out = ("--out", asked) if words[0] in SYSTEMS and "--out" not in words and "out" in system(str(words[0])).run else ()
+    return verifair(*words, *(() if asked in REFUSED else out), cwd=folder)
+
+
 @pytest.mark.parametrize("asked", ASKED)
 def test_nothing_controls_the_terminal_and_no_cell_is_a_formula(asked: str, folder: Path) -> None:
     if asked == "train":
         pytest.importorskip("torch")
-    words = ASKED[asked]
-    out = ("--out", asked) if words[0] in SYSTEMS and "--out" not in words and "out" in system(str(words[0])).run else ()
-    done = verifair(*words, *(() if asked in REFUSED else out), cwd=folder)
+    first, file = FIRST.get(asked, ("", ""))
+    if first and not (folder / file).exists():
+        ask(first, folder)
+    done = ask(asked, folder)
     assert done.returncode in ((2, 3) if asked in REFUSED else (0, 1)), done.stderr
     assert (done.stdout + done.stderr).strip()
     assert controls(done.stdout + done.stderr) == set()
