@@ -5,7 +5,7 @@ One type for every kind of proof. A leaf stores no bound: the checker computes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import Index, Number
 from verifair.checker.certificates.extent import NO_MORE
 
@@ -112,10 +112,11 @@ class TreeFile:
 
 def leaf_regions(
     feature: Integers, cut: Array, roots: Regions, domain: Domain, size: Integers | None = None, frames: Integers = NO_FRAMES,
+    opens: Booleans | None = None,
 ) -> tuple[Integers, Regions] | str:
     """Return the nodes (L,) and regions (L) of the leaves of T trees over their roots (T), in preorder, or why the arrays (K,)
     are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree). frames: nodes (F,) that are
-    returned as well."""
+    returned as well. opens: (T, V) features whose boxes, the root's too, are open below: the part above a cut leaves it out."""
     invalid = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
     for code in invalid[:1].tolist():
         return f"the tree splits {'feature' if code >= 0 else 'neuron'} {max(code, -2 - code)}, which does not exist"
@@ -137,6 +138,8 @@ def leaf_regions(
             stack.append(node)
         elif stack:
             second[stack.pop()] = node + 1
+    if opens is not None:
+        roots = replace(roots, lower=np.where(opens, np.nextafter(roots.lower, -np.inf), roots.lower))
     nodes, regions, levels = end - size, roots, list[tuple[Integers, Regions]]()
     while True:  # level by level
         split = inner[nodes]
@@ -150,9 +153,11 @@ def leaf_regions(
             return flaw
         regions = regions.halves(domain, feature[nodes], cut[nodes])
         nodes = np.concatenate([nodes + 1, second[nodes]])
-    all_nodes = np.concatenate([numbers for numbers, _ in levels])
-    order = np.argsort(all_nodes)
-    return all_nodes[order], Regions.join([part for _, part in levels]).take(order)
+    nodes, order = np.unique(np.concatenate([numbers for numbers, _ in levels]), return_index=True)
+    regions = Regions.join([part for _, part in levels]).take(order)
+    if opens is not None:
+        np.nextafter(regions.lower, np.inf, out=regions.lower, where=opens[np.searchsorted(end, nodes, side="right")])
+    return nodes, regions
 
 
 def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> str | None:

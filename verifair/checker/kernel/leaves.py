@@ -159,9 +159,8 @@ class LeafRule:
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = tree_bounds(network, domain)
-        # (T, V) features whose boxes are open below: for trees, the part above a cut leaves out the cut, which is the other part's.
         reals = np.array([goal.reals for goal in tasks.goals], dtype=bool)[tasks.goal]
-        self.opens = ~domain.integer & ~reals[:, None] & (self.trees is not None)
+        self.opens = ~domain.integer & ~reals[:, None] & (self.trees is not None)  # (T, V), see `leaf_regions`
         self.count = np.array([len(goal.rows) for goal in tasks.goals])
         node = np.repeat(np.arange(len(joined.feature)), np.diff(joined.start))
         tree = np.repeat(np.arange(len(joined.size)), joined.size)
@@ -235,9 +234,8 @@ class LeafRule:
 
     def _decoded(self, trees: Integers, neurons: int) -> tuple[Leaves, Frames] | str:
         joined, nodes = self.joined, self.joined.nodes(trees)
-        free, opens, lowest = np.zeros((len(trees), neurons), dtype=bool), self.opens[trees], self.tasks.lower[trees]
-        lowest = np.where(opens, np.nextafter(lowest, -np.inf), lowest)
-        roots = Regions(lower=lowest, upper=self.tasks.upper[trees], active=free, inactive=free)
+        free, size = np.zeros((len(trees), neurons), dtype=bool), joined.size[trees]
+        roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
         every_node = np.arange(len(nodes))
         distance = np.stack([self.before[nodes], self.outer[nodes]])
         frame, outer = np.where(distance >= 0, every_node - distance, -1).astype(np.int64)
@@ -245,16 +243,15 @@ class LeafRule:
         frame = np.where(is_frame, outer, frame)
         frames = np.unique(np.concatenate([frame, outer]))
         frames = frames[frames >= 0]
-        decoded = leaf_regions(joined.feature[nodes], joined.cut[nodes], roots, self.domain, joined.size[trees], frames)
+        decoded = leaf_regions(joined.feature[nodes], joined.cut[nodes], roots, self.domain, size, frames, self.opens[trees])
         if isinstance(decoded, str):
             return decoded
         kept, regions = decoded
-        tree, leaf, index = np.repeat(trees, joined.size[trees]), joined.feature[nodes[kept]] == -1, np.searchsorted(kept, frames)
+        tree, leaf, index = np.repeat(trees, size), joined.feature[nodes[kept]] == -1, np.searchsorted(kept, frames)
         boxes, frame_boxes, node = regions.take(leaf), regions.take(index), kept[leaf]
         number = np.append(np.searchsorted(frames, every_node), -1)  # of each named node; the last one, for "none", is -1
-        lower = np.where(self.opens[tree[node]], np.nextafter(boxes.lower, np.inf), boxes.lower)
         return Leaves(
-            tree=tree[node], node=nodes[node], lower=lower, upper=boxes.upper, frame=number[frame[node]],
+            tree=tree[node], node=nodes[node], lower=boxes.lower, upper=boxes.upper, frame=number[frame[node]],
             is_frame=is_frame[node], active=boxes.active, inactive=boxes.inactive,
         ), Frames(tree=tree[frames], lower=frame_boxes.lower, upper=frame_boxes.upper, frame=number[outer[frames]])
 

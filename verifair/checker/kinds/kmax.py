@@ -16,7 +16,7 @@ nothing is chosen.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -226,19 +226,14 @@ def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Ar
 
 def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain, *, trees: bool) -> Regions | str:
     """Return the leaves of the tree, with the protected values of the first combination, or why it is no tree over the root.
-
-    trees: the part above a cut of a real feature leaves out the cut, which is the other part's: boxes are open below, the root too.
-    """
+    trees: boxes are open below in real features, see `leaf_regions`."""
     tree, names = certificate.tree, certificate.features
     for v in tree.feature.tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
             return f"the tree splits {names[v]!r}, which is protected"
-    opens = ~domain.integer & trees
-    whole = Regions.whole(np.where(opens, np.nextafter(root[0], -np.inf), root[0]), root[1])
-    decoded = leaf_regions(tree.feature, tree.cut, whole, domain)
-    if isinstance(decoded, str):
-        return decoded
-    return replace(decoded[1], lower=np.where(opens, np.nextafter(decoded[1].lower, np.inf), decoded[1].lower))
+    opens = (~domain.integer & trees)[None]
+    decoded = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain, opens=opens)
+    return decoded if isinstance(decoded, str) else decoded[1]
 
 
 def _statement(certificate: KmaxCertificate, schema: InputSpace, network: Model) -> str:
