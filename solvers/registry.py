@@ -49,6 +49,13 @@ class Capability(Enum):
     STOP_ABOVE = "stop at a bound that suffices"
 
 
+METHODS = {
+    "lp": {Capability.LP}, "milp": {Capability.MIP}, "smt": {Capability.LP, Capability.RELU, Capability.CLAUSES},
+    "mip": {Capability.PURE_INTEGER},
+}
+"""Method -> what a backend needs for its programs: LPs, programs with real and binary columns, ReLUs, binary columns alone."""
+
+
 class _Solve(Protocol):
     def __call__(self, program: Program, *, budget: Budget, presolve: bool | None) -> Outcome: ...
 

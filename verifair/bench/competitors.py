@@ -17,7 +17,6 @@ from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget, installed_version
 from solvers.program import Program
-from solvers.registry import Capability
 from verifair.bench import methods
 from verifair.bench.peers import fairify, marabou
 from verifair.bench.peers.process import Tool
@@ -138,13 +137,7 @@ def competitors() -> list[Competitor]:
 def _own_competitors() -> Iterator[Competitor]:
     yield Competitor(method="auto")
     yield Competitor(method="bnb")
-    required = {
-        "lp": {Capability.LP},
-        "milp": {Capability.MIP},
-        "smt": {Capability.LP, Capability.RELU, Capability.CLAUSES},
-        "mip": {Capability.PURE_INTEGER},
-    }
-    for method, capabilities in required.items():
+    for method, capabilities in registry.METHODS.items():
         if method == "mip":
             yield Competitor(method="exact")
             yield Competitor(method="components")

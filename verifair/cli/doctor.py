@@ -20,7 +20,6 @@ from verifair.systems.system import System
 
 if TYPE_CHECKING:
     from encoders.network import Model
-    from solvers.registry import Backend
 
 CORE = (
     "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "networkx", "python-flint", "pydantic", "typer", "rich",
@@ -113,7 +112,8 @@ def run(system: System, arguments: dict[str, Any]) -> None:
     for backend in registry.backends():
         available = backend.is_available()
         limit = f"{backend.max_columns:,} columns and {backend.max_rows:,} rows" if backend.max_columns else ""
-        methods, number = _methods(backend), backend.version() if available else None
+        methods = [name for name, needed in registry.METHODS.items() if backend.capabilities.issuperset(needed)]
+        number = backend.version() if available else None
         grid.add_row(backend.name, "yes" if available else "no", number, ", ".join(methods), limit)
         if not available and backend.extra:
             missing[backend.extra] = [*missing.get(backend.extra, []), backend.name]
@@ -201,17 +201,6 @@ def _rounding(network: Model, x: Any) -> tuple[float, float | None]:
 
 SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=DoctorSettings, inputs=Settings, run=("json_file",))
 app = app_of(SYSTEM, run)
-
-
-def _methods(backend: Backend) -> list[str]:
-    """Return the methods whose programs a backend takes: LPs, programs with real and binary variables, ReLU, binary variables."""
-    from solvers.registry import Capability
-
-    needed = {
-        "lp": {Capability.LP}, "milp": {Capability.MIP}, "smt": {Capability.RELU, Capability.CLAUSES},
-        "mip": {Capability.PURE_INTEGER},
-    }  # fmt: skip
-    return [method for method, capabilities in needed.items() if backend.capabilities.issuperset(capabilities)]
 
 
 def _highspy_clash() -> str | None:
