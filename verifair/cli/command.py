@@ -142,8 +142,6 @@ def parse_options(system: System, arguments: dict[str, Any]) -> tuple[Any, Any, 
     for name, owners in settings.strays(inputs, run):
         words = [f"{_option(system, to)}{'' if value in (None, True) else f' {value}'}" for to, value in owners]
         option, owner_text = _option(system, name), " or ".join(words)
-        if owner_text.startswith("--no-"):
-            raise QueryError(f"{option} and {owner_text} exclude each other: drop one")
         raise QueryError(f"{option} belongs to {owner_text}: add {owner_text if len(words) == 1 else 'one'}, or drop {option}")
     try:
         settings.check_options(inputs, run)

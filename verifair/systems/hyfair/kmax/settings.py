@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import VariantSettings
-from verifair.systems.settings import Option
+from verifair.systems.settings import Inputs, Option, Run
 from verifair.systems.system import About, System
 
 
 class KmaxSettings(VariantSettings):
     """The settings of `verifair kmax`: the search for the person with the most outcome buckets, and the bound."""
 
-    belongs: ClassVar = {"certificate": (("bound", True),)}
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20
     """Number of outcome buckets of equal width in [0, 1]."""
     search: Literal["rw", "sa", "sa-knn"] = "sa"
@@ -23,6 +22,12 @@ class KmaxSettings(VariantSettings):
     """Number of rows from which the search moves at the same time."""
     bound: Annotated[bool, Option(without="Only search; certify no upper bound.")] = True
     """Certify an upper bound after the search."""
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for a certificate of a bound that is not asked for."""
+        super().check_options(inputs, run)
+        if run.certificate is not None and not self.bound:
+            raise ValueError("--certificate and --no-bound exclude each other: drop one")
 
 
 SYSTEM = System(
