@@ -22,7 +22,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
-from verifair.engine.queries import IndividualFairness, PairQuestion
+from verifair.engine.queries import IndividualFairness, KDiscrimination, PairQuestion
 from verifair.errors import QueryError, SchemaError
 from verifair.schema.naming import assigned, unquoted
 from verifair.schema.schema import Schema
@@ -302,6 +302,13 @@ def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple
         for z_prime in combinations[k + 1 :]:
             if compare(a != b for a, b in zip(z, z_prime, strict=True)):
                 yield z, z_prime
+
+
+def shared_box(query: KDiscrimination) -> tuple[Array, Array]:
+    """Return the raw box (V,), (V,) of the variants of a person. Raises QueryError if it names protected features."""
+    for name in sorted(set(query.box) & set(query.protected)):
+        raise QueryError(f"box of {name!r}: the feature is protected; give its values by values (--values)")
+    return box_of(query.schema, query.box)
 
 
 def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:

@@ -38,7 +38,7 @@ from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies
 from verifair.engine.parallel import Helpers, Shared
 from verifair.engine.queries import KDiscrimination
-from verifair.engine.questions import box_of, margin
+from verifair.engine.questions import margin, shared_box
 from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
@@ -187,10 +187,7 @@ class _KmaxSearch:
     def __init__(self, query: KDiscrimination, budget: Budget, started: float, jobs: int) -> None:
         self.query, self.budget, self.started = query, budget, started
         schema, domain = query.schema, query.schema.domain
-        self.lower, self.upper = box_of(schema, query.box)
-        overlap = sorted(set(query.box) & set(query.protected))
-        if overlap:
-            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; give its values by values (--values)")
+        self.lower, self.upper = shared_box(query)
         self.lower = np.where(domain.integer, np.ceil(self.lower), self.lower)
         self.upper = np.where(domain.integer, np.floor(self.upper), self.upper)
         if (self.lower > self.upper).any():

@@ -20,7 +20,7 @@ from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from verifair.engine.queries import KDiscrimination
-from verifair.engine.questions import box_of
+from verifair.engine.questions import shared_box
 from verifair.errors import QueryError
 from verifair.interrupts import OutOfTime
 from verifair.systems.hyfair.search.logits import Logits, logits_of
@@ -64,10 +64,7 @@ class Space:
     @classmethod
     def of(cls, query: KDiscrimination, deadline: float = np.inf) -> Space:
         """Return the space of a query. Raises QueryError for a box that names protected features, and for too many combinations."""
-        overlap = sorted(set(query.box) & set(query.protected))
-        if overlap:
-            raise QueryError(f"box of {overlap[0]!r}: the feature is protected; give its values by values (--values)")
-        lower, upper = box_of(query.schema, query.box)
+        lower, upper = shared_box(query)
         protected = np.array([query.schema.index(name) for name in query.protected])
         return cls(query=query, lower=lower, upper=upper, protected=protected, combinations=query.combinations(), deadline=deadline)
 
