@@ -18,10 +18,11 @@ from math import ceil
 import numpy as np
 from flint import arb, fmpq
 
+from encoders.arrays import Array, Integers
 from encoders.decision import Favoured
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Integers, Model
+from encoders.model import Model
 from encoders.probability.logistic import MAX_PRECISION, PRECISION, exceeds
 from encoders.probability.shares import logistic
 

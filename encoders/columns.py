@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.network import NO_COLUMN, Integers, Model, Network
+from encoders.arrays import Integers
+from encoders.model import NO_COLUMN, Model
+from encoders.network import Network
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 

@@ -19,8 +19,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Layer, Link, Model, Network, Rounding
+from encoders.model import Link, Model
+from encoders.network import Layer, Network, Rounding
 from encoders.trees.ensemble import BY_TIE, TIE, TreeEnsemble
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import scipy.special
 from flint import arb
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Layer, Model, affine
+from encoders.model import Model
+from encoders.network import Layer, affine
 from encoders.probability.logistic import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
 from solvers import clock

@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.model import Model
 from encoders.probability.logistic import LINES, GapGoal, gap_rows
 
 

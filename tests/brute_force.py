@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.optimize
 
+from encoders.arrays import Array, Booleans
 from encoders.curves.layer import SmoothLayer
-from encoders.network import Array, Booleans, Network
+from encoders.network import Network
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.twin import Encoding
 from solvers.program import Program

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 
 EQUAL = 1e-9
 """Distances closer than this are one distance."""

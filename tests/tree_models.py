@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from encoders.network import Link
+from encoders.model import Link
 from encoders.trees.ensemble import TreeEnsemble
 
 Node = Any

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 
 if sys.platform == "linux":
     from mmap import MADV_DONTNEED

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared import show
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.systems.cec.audit import audit

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.shared import show
-from encoders.network import Floats
+from encoders.arrays import Floats
 from verifair import datasets
 from verifair.systems.cec.matching import Reference, match, match_within
 from verifair.systems.cec.people import merit_columns, people_of

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared import data_folder, show
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.cst_in_loops import authors_counts, people_tested
 from verifair import datasets
 from verifair.papers.cst.data import PublishedQuestion, law_school

@@ -29,8 +29,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.fairness.networks import ListedNetwork, subjects
 from benchmarks.fairness.partitions import partition_of
 from benchmarks.shared import data_folder, measured
+from encoders.arrays import Array, Booleans
 from encoders.evaluate import exact_goals
-from encoders.network import Array, Booleans
 from solvers.outcome import Budget
 from verifair.checker.check import check
 from verifair.checker.partition import VIOLATED, PartitionStore

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared import Skipped, data_folder, measured
-from encoders.network import Model
+from encoders.model import Model
 from encoders.probability.shares import logistic
 from encoders.problem import Goal
 from encoders.programs.trees import TreeProgram

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.shared import data_folder, show
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.papers.fgce.data import LOADERS, audits, load
 from verifair.papers.fgce.tables import BUDGET, areas, cauc_table, coverages
 from verifair.systems.fgce.measures.curves import reach

@@ -14,7 +14,8 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmarks.shared import data_folder, show
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair.datasets import read_table
 from verifair.engine.queries import KDiscrimination

@@ -14,7 +14,9 @@ import onnx
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from encoders.network import Array, Layer, Link, Network
+from encoders.arrays import Array
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.product_network import network_model
 from encoders.onnx.reader import read_onnx
 from verifair import datasets

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from encoders.network import Integers, Network
+from encoders.arrays import Integers
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from verifair import datasets

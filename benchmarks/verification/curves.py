@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.shared import measured
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair import datasets

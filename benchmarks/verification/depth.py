@@ -25,7 +25,8 @@ import pandas as pd
 from benchmarks.fairness.networks import random_weights
 from benchmarks.shared import show
 from benchmarks.verification import peers
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair import datasets

@@ -28,10 +28,11 @@ from collections.abc import Sequence
 import numpy as np
 from joblib import Parallel, delayed
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.curves.floats import decay
 from encoders.curves.layer import Curve, SmoothLayer, parts
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Layer, Network, activate, affine
+from encoders.network import Layer, Network, activate, affine
 
 POINTS = 4096
 """Points of paths in memory at once: their activations in a layer of 128 take 4 MiB. Fewer would fit a core's cache, but threads

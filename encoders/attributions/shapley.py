@@ -26,7 +26,7 @@ from math import factorial
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 Masks = npt.NDArray[np.unsignedinteger]

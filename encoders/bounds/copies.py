@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.difference import every_row, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
@@ -21,7 +22,7 @@ from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.buckets import borders
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Booleans, Integers, Network, activate
+from encoders.network import Network, activate
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers import clock
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.relu import LayerBounds, bends, hinge, relu_difference_lines, relu_lines
@@ -22,7 +23,7 @@ from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_line
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched
-from encoders.network import Array, Integers, Layer
+from encoders.network import Layer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

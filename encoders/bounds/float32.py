@@ -24,11 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds, affine_interval
 from encoders.bounds.rounding import factor
 from encoders.bounds.smooth.curves import activated_interval
 from encoders.exact.affine import FLUSHED
-from encoders.network import Array, Model, Network, layered
+from encoders.model import Model
+from encoders.network import Network
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.float32 import float32_errors
@@ -136,7 +138,7 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
         return SumError(error=2 * float(float32_errors(model.undecided).max()) * OUTWARD)
     if isinstance(model, TreeEnsemble):
         return SumError(error=margin_error(model, margin))
-    return Float32Error.of(layered(model, "float32 bounds"), margin)
+    return Float32Error.of(model.layered("float32 bounds"), margin)
 
 
 def margin_error(model: TreeEnsemble, margin: Array) -> float:

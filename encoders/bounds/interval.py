@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.relu import LayerBounds, affine_interval, difference_interval
 from encoders.bounds.smooth.curves import activated_interval, curved_difference
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
-from encoders.network import Array, Integers
 
 
 def interval_bounds(twin: Twin, question: Integers, low: Array, high: Array) -> list[LayerBounds]:

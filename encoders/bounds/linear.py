@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.interval import crossed
 from encoders.bounds.relu import LayerBounds, Lines, bends, first_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
-from encoders.network import Array, Booleans, Integers
 from solvers import clock
 
 ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.rounding import TINY
 from encoders.domain import Batched, Domain
-from encoders.network import Array, Network
+from encoders.network import Network
 
 BLOCK = 1 << 19
 """Coefficients processed at once."""

@@ -35,6 +35,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.interval import crossed, first_layer, next_layer
 from encoders.bounds.linear import ENDS, PAIRS, first_forms, second_forms, substituted, tightened_by
 from encoders.bounds.relu import TIE, LayerBounds, bends, first_lines, hinge, relu_difference_lines, relu_lines
@@ -43,7 +44,7 @@ from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_line
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched, Regions
-from encoders.network import Array, Booleans, Integers, Layer
+from encoders.network import Layer
 from solvers import clock
 
 BLOCK, FORMS = 1 << 17, 1 << 19

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers
 from solvers import clock
 
 Interval = tuple[Array, Array]

@@ -37,8 +37,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.curves.layer import SmoothLayer
-from encoders.network import Array, Layer
+from encoders.network import Layer
 
 UNIT = 2.0**-53
 TINY = 1e-200

@@ -13,12 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.relu import affine_interval
 from encoders.bounds.rounding import charge, factor, form_magnitudes, magnitude
 from encoders.bounds.smooth.curves import activated_interval
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Layer, activate, layered
+from encoders.network import Layer, activate
 from encoders.problem import TwinProblem
 from solvers import clock
 
@@ -65,7 +66,7 @@ class Twin:
     @classmethod
     @np.errstate(all="ignore")  # overflow proves nothing
     def of(cls, problem: TwinProblem) -> Twin:
-        network, batch, domain = layered(problem.network, "what asked for it"), problem.batch, problem.domain
+        network, batch, domain = problem.network.layered("what asked for it"), problem.batch, problem.domain
         low, high = domain.box(batch.lower, batch.upper)
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
         moving = domain.columns_of(variables)
@@ -137,7 +138,7 @@ class Twin:
     @cached_property
     def rate(self) -> float:
         """A bound of the rounding error of a pass through all layers, relative to the sizes of all terms; see `regions`."""
-        layers = layered(self.problem.network, "what asked for it").layers
+        layers = self.problem.network.layered("what asked for it").layers
         widest = max(len(layer.bias) for layer in layers) + max(layer.weight.shape[1] for layer in layers)
         return 8 * factor(widest + 2 * len(layers) + 8)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.errors import CurveError
-from encoders.network import ONLY_BENT, Array, Booleans, Integers, Layer
+from encoders.network import ONLY_BENT, Layer
 
 if TYPE_CHECKING:
     from encoders.curves.shapes import CurveShape

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import fmpq
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 
 Objects = npt.NDArray[np.object_]
 FLUSHED = 2.0**-100

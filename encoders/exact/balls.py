@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
+from encoders.arrays import Array
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Layer, activate, affine
+from encoders.network import Layer, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
 """Precisions in bits that are tried one after the other: float32 weights and inputs are exact even with the first."""

@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Integers, Layer, activate, affine
+from encoders.arrays import Array, Integers
+from encoders.network import Layer, activate, affine
 
 BITS = 21
 """Bits of a limb: float32 weights of one layer mostly fit two. Products of limbs are at most 2^42 in size, so ..."""

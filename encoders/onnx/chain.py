@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.curves.layer import Curve, Kinds, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Layer, Rounding
+from encoders.network import Layer, Rounding
 from encoders.onnx.graph import Reading
 from encoders.onnx.tensor import Tensor
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.arrays import Array, Floats, Integers
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
 from encoders.exact.affine import ExactMatrix, as_column, as_vector
-from encoders.network import Array, Feed, Floats, Integers, Link
+from encoders.model import Feed, Link
 from encoders.onnx.feed import WHOLE, make_legal
 from encoders.onnx.file import LogitsModel, StoredModel, class_labels, class_names
 from encoders.onnx.graph import Reading

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.errors import ModelError
-from encoders.network import NO_COLUMN, Feed
+from encoders.model import NO_COLUMN, Feed
 
 WHOLE = ("int64", "int32")
 LARGEST = {"int64": 2.0**62, "int32": 2.0**30}

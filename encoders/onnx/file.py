@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Link, Model
+from encoders.model import Link, Model
 from encoders.onnx import mean_tail, tree_tail
 from encoders.onnx.functions import inlined
 

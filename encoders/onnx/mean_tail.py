@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.onnx.tree_tail import REGRESSORS
 
 if TYPE_CHECKING:

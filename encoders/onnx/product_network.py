@@ -23,7 +23,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from encoders.network import Array, Integers, Layer, Link, Network
+from encoders.arrays import Array, Integers
+from encoders.model import Link
+from encoders.network import Layer, Network
 
 OPSET, IR_VERSION = 13, 7
 """Versions old enough for every verifier: Gemm, Relu, LeakyRelu and PRelu have not changed since."""

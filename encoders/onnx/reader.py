@@ -11,9 +11,11 @@ import numpy as np
 from onnx import ModelProto, TensorProto
 from scipy.special import expit
 
+from encoders.arrays import Array, Floats
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine
+from encoders.model import Feed, Link, Model
+from encoders.network import Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import ColumnScores, check_trees, expanded, tree_ensemble
 from encoders.onnx.feed import make_legal

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from encoders.arrays import Array, Floats, Integers
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Feed, Floats, Integers, Model
+from encoders.model import Feed, Model
 from encoders.onnx.feed import feed_values
 from encoders.onnx.file import StoredModel, drop_nodes, logits_model, stored_model
 from encoders.onnx.tensor import graph_inputs

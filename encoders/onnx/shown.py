@@ -14,9 +14,11 @@ import numpy as np
 from onnx import TensorProto
 from scipy.special import expit, log_softmax
 
+from encoders.arrays import Array, Booleans, Floats
 from encoders.curves.layer import SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Feed, Floats, Link, Model, Network, layered
+from encoders.model import Feed, Link, Model
+from encoders.network import Network
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import LogitsModel, StoredModel
 from encoders.onnx.runtime import compare, comparison_points, decisions, open_session
@@ -115,7 +117,7 @@ def doubt(model: Model) -> str:
     """
     if model.link is not Link.IDENTITY:
         return ""
-    reason = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(layered(model, "this"))
+    reason = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(model.layered("this"))
     if not reason:
         return ""
     if model.outputs > 1:

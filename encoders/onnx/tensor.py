@@ -20,10 +20,11 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
+from encoders.arrays import Array, Integers
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
 from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, exact, selection, stack, stacked
-from encoders.network import NO_COLUMN, Array, Category, Feed, Integers
+from encoders.model import NO_COLUMN, Category, Feed
 from encoders.onnx.feed import TEXT, WHOLE
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from encoders.arrays import Array, Integers
 from encoders.errors import ModelError
-from encoders.network import Array, Integers, Link
+from encoders.model import Link
 
 LINKS = {"NONE": Link.IDENTITY, "LOGISTIC": Link.SIGMOID, "SOFTMAX": Link.SOFTMAX}
 CLASSIFIER, REGRESSORS = "TreeEnsembleClassifier", ("TreeEnsembleRegressor", "TreeEnsemble")

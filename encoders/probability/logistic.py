@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from flint import arb
 
+from encoders.arrays import Array
 from encoders.exact.balls import ball, precision, sigmoid
-from encoders.network import Array
 
 LINES = 65
 """Number of lines under the curve of a gap. It must not change, as certificates name rows by their numbers."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array, Link, Model
+from encoders.arrays import Array
+from encoders.model import Link, Model
 
 
 def logistic(model: Model) -> bool:

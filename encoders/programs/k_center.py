@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from solvers.program import Program
 
 TOLERANCE = 1e-6

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from solvers.program import Program
 
 BITS = 62

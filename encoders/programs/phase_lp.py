@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Network
 from encoders.programs.rows import ProgramBuilder, RowBlock, matrix
 from solvers.program import Program
 

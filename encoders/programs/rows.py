@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.exact.balls import ball, precision, sigmoid
-from encoders.network import Array, Booleans, Integers
 from encoders.probability.logistic import PRECISION, STEEPEST, line_of, require_gap
 from encoders.problem import Goal
 from solvers.program import Program

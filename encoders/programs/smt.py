@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array, Booleans, Integers, Layer, layered
+from encoders.arrays import Array, Booleans, Integers
+from encoders.network import Layer
 from encoders.problem import Goal, TwinBatch
 from encoders.programs.rows import ProgramBuilder, RowBlock
 from encoders.programs.twin import Encoding
@@ -81,7 +82,7 @@ class FullTwin:
             builder.add(row)
         x, x_prime = _input_columns(box, inputs, builder)
         counts = _lattice(inputs, builder) if exact else np.full(len(inputs.column), -1)
-        network = layered(box.twin.problem.network, "an SMT program")
+        network = box.twin.problem.network.layered("an SMT program")
         y, neurons = [x, x_prime], []
         for k, layer in enumerate(network.layers[:-1]):
             for copy, prime in enumerate((False, True)):

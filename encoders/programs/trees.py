@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock, matrix, worst_program
 from encoders.trees.joint import Preorder, holds, some

@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.relu import LayerBounds, relu_difference_lines
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import RowBlock, matrix, worst_program
 from encoders.programs.twin_box import InputColumns, TwinBox

@@ -16,13 +16,13 @@ from enum import Enum
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.difference import every_row, interval_goals, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from encoders.programs.rows import RowBlock
 from solvers.program import Clause

@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 Masks = npt.NDArray[np.uint64]

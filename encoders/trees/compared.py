@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import arb_mat
 
+from encoders.arrays import Array, Booleans, Integers, Numbers
 from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Model, Numbers
+from encoders.model import Model
 from encoders.trees.ensemble import BY_TIE, TreeEnsemble
 
 if TYPE_CHECKING:

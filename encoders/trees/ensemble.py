@@ -15,8 +15,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers, Numbers
 from encoders.exact.dyadic import Dyadic, exact, total
-from encoders.network import Array, Booleans, Integers, Model, Numbers
+from encoders.model import Model
 
 ROWS = 1 << 16
 """Leaves that are looked up at once: so few that the processor's cache holds them."""

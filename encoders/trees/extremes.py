@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers
 from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, narrow, real, whole

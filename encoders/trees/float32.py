@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.trees.ensemble import UNIT, TreeEnsemble
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.trees.cells import WORD, TreeCells
 from encoders.trees.compiled import compiled, held, narrow, room, whole
 from encoders.trees.ensemble import TreeEnsemble

@@ -19,10 +19,11 @@ import numpy as np
 from flint import arb, arb_mat
 from scipy.special import expit
 
+from encoders.arrays import Array, Booleans, Integers, Numbers
 from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
-from encoders.network import Array, Booleans, Integers, Link, Model, Numbers
+from encoders.model import Link, Model
 from encoders.trees.ensemble import TreeEnsemble
 
 NUMBERS = 1 << 22

@@ -17,9 +17,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array
 from encoders.trees.cells import HELD, cells_of
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.cells import HELD, TreeCells, cells_of
 from encoders.trees.compared import ComparedTrees

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from encoders.network import Array, Integers, Layer, Link, Network
+from encoders.arrays import Array, Integers
+from encoders.model import Link
+from encoders.network import Layer, Network
 
 
 def scalar_network(

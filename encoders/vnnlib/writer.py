@@ -19,7 +19,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

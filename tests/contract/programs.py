@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Outcome
 from solvers.program import Program
 

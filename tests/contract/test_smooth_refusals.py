@@ -16,7 +16,8 @@ from encoders.curves.layer import SmoothLayer
 from encoders.errors import CurveError
 from encoders.evaluate import exact_goals
 from encoders.exact.dyadic import exact
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m

@@ -21,8 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Link, Model, Network
+from encoders.model import Link, Model
+from encoders.network import Network
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
 from encoders.trees.mean import MeanOfTrees

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import verifair as vf
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.brute_force import fractions
 from tests.builders import lattice
 from tests.fuzz import world

@@ -10,8 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Domain
-from encoders.network import Array, Network
+from encoders.network import Network
 from encoders.probability.logistic import exceeds
 from tests.brute_force import exact_forward
 from verifair.checker.kernel.bounds import TwinBounds

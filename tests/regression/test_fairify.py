@@ -10,7 +10,7 @@ import pytest
 from benchmarks.fairness.exhaustive import exactly, pairs_of_points
 from benchmarks.fairness.networks import EVERY, FAMILIES, ListedNetwork, exact_queries, subjects
 from benchmarks.fairness.partitions import Counts, partition_of
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Budget
 from verifair.checker.certificates.envelope import Trust
 from verifair.checker.certificates.statement import Signs

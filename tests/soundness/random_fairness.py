@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import verifair as vf
-from encoders.network import Array, Booleans, Network
+from encoders.arrays import Array, Booleans
+from encoders.network import Network
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.soundness.random_twins import STYLES, nasty_network

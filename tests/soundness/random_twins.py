@@ -6,9 +6,11 @@ from itertools import pairwise, product
 import numpy as np
 from flint import arb, ctx
 
+from encoders.arrays import Array
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.domain import Domain
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions
 

@@ -36,7 +36,8 @@ from sklearn.tree import DecisionTreeClassifier
 import verifair as vf
 from encoders.buckets import buckets_of
 from encoders.exact.dyadic import exact
-from encoders.network import Link, Network
+from encoders.model import Link
+from encoders.network import Network
 from encoders.probability.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees

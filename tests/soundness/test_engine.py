@@ -17,7 +17,8 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Forbidden
 from encoders.exact.dyadic import exact
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.probability.logistic import GapGoal, exceeds, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination

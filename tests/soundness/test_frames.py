@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Integers, Layer, Network
+from encoders.network import Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.builders import claim_of, random_network, tree_flaw
 from tests.draws import draws

@@ -19,7 +19,8 @@ from scipy.special import expit
 import verifair as vf
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.problem import TwinProblem
 from tests.brute_force import exact_forward
 from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of, tree_flaw

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.problem import TwinProblem
 from tests.builders import claim_of, tree_flaw
 from tests.draws import draws

@@ -5,10 +5,12 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Link, Network
+from encoders.model import Link
+from encoders.network import Network
 from encoders.problem import TwinBatch, TwinProblem
 from tests.builders import NO_FLIP, SHA, by_multipliers, claim_of, layer
 from tests.draws import draws

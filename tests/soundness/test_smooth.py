@@ -10,13 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.domain import Regions
-from encoders.network import Array, Layer
+from encoders.network import Layer
 from encoders.problem import TwinProblem
 from tests.draws import draws
 from tests.soundness.random_fairness import Case, small_cases

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain
-from encoders.network import Array
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.twin_box import Method, TwinBox

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoders.network import layered
 from encoders.problem import Goal, TwinProblem
 from solvers.outcome import Budget
 from tests.builders import claim_of, tree_flaw
@@ -56,7 +55,7 @@ def test_boxes_go_on_where_they_stopped() -> None:
     for seed in draws(8):
         problem = random_problem(seed, STYLES[seed % len(STYLES)], GOALS)
         whole = decide(problem)
-        search = begin(problem, layered(problem.network, "a test"), seconds=60, max_nodes=1)
+        search = begin(problem, problem.network.layered("a test"), seconds=60, max_nodes=1)
         limit = 1
         while (out := search.goals.out_of == "nodes").any():
             shares = search.open_shares()
@@ -69,7 +68,7 @@ def test_boxes_go_on_where_they_stopped() -> None:
 
 def test_a_question_whose_goals_are_settled_elsewhere_stays_where_it_is() -> None:
     problem = random_problem(3, STYLES[0], GOALS)
-    search = begin(problem, layered(problem.network, "a test"), seconds=60, max_nodes=1)
+    search = begin(problem, problem.network.layered("a test"), seconds=60, max_nodes=1)
     before = search.goals.nodes.copy()
     search.go_on(np.zeros(search.goals.status.shape, dtype=bool), 1000)
     assert np.array_equal(search.goals.nodes, before)

@@ -11,7 +11,7 @@ from textwrap import shorten
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.probability.shares import probabilities
 from verifair.auditing.subject import AuditSubject
 from verifair.checker.words import counted

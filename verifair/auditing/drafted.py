@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from encoders.network import Model, Network
+from encoders.model import Model
+from encoders.network import Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
 from verifair.datasets.groups import MAX_GROUPS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair import datasets
 from verifair.auditing.audit_file import AuditFile
 from verifair.datasets.stream import Stream

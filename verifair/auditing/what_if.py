@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array
 from encoders.curves.layer import SmoothLayer
-from encoders.network import Array, Link, Model, layered
+from encoders.model import Link, Model
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from verifair.auditing.subject import AuditSubject
@@ -73,7 +74,7 @@ def embedded(model: Model) -> dict[str, Any]:
         numbers = trees["numbers"] | {name: _text(array) for name, array in (ints | real).items()}
         return {"kind": "mean", "outputs": 1, "numbers": numbers}
     numbers, layers = dict[str, str](), []
-    for number, layer in enumerate(layered(model, "What if").layers):
+    for number, layer in enumerate(model.layered("What if").layers):
         is_smooth = isinstance(layer, SmoothLayer)
         slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
         for name, values in (("weight", layer.weight), ("bias", layer.bias), ("slope", slope)):

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from encoders.network import layered
 from verifair.bench.questions import CenterQuestion, FileQuestion, Question
 from verifair.bench.records import DISAGREEMENT, WRONG_WITNESS, BenchRecord
 from verifair.engine.answer import reproducer
@@ -89,7 +88,7 @@ def asked_again(question: Question) -> dict[str, Any]:
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     # A network without a file is written in full.
-    layers = () if problem.network.source else layered(problem.network, "a reproducer without a file").layers
+    layers = () if problem.network.source else problem.network.layered("a reproducer without a file").layers
     return {
         "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),
         "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in layers],

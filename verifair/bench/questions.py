@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.arrays import Array
 from encoders.evaluate import exact_goals
-from encoders.network import Array, Network
+from encoders.network import Network
 from encoders.problem import TwinProblem
 from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from verifair.interop.decide import networks_of

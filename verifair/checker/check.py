@@ -16,7 +16,7 @@ from itertools import count, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.checker.report import CheckReport, Progress, Spread

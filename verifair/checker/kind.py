@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import TypeAdapter
 
 if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs none of this
-    from encoders.network import Model
+    from encoders.model import Model
     from verifair.checker.report import Batches, CheckReport
     from verifair.schema.space import InputSpace
 

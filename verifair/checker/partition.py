@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import CertificateError, DataError, NoProofs

@@ -30,9 +30,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched, Domain
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.model import Model
 
 Numbers = npt.NDArray[np.object_]
 """Exact numbers: integers, or fractions."""

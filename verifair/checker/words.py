@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from encoders.network import Link, Model
+from encoders.model import Link, Model
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 

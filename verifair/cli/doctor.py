@@ -19,7 +19,7 @@ from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
-    from encoders.network import Model
+    from encoders.model import Model
 
 CORE = (
     "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "networkx", "python-flint", "pydantic", "typer", "rich",

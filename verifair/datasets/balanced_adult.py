@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 
 SAMPLE_SIZE = 4800
 WOMEN = {"<=50K": 795, ">50K": 715}

@@ -9,7 +9,7 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import text
 from verifair.schema.naming import assigned, unquoted

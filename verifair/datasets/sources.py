@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from verifair.datasets.balanced_adult import balanced_frame
 from verifair.datasets.hmda_table import hmda_frame
 from verifair.datasets.law_school_table import law_school_frame, law_school_schema

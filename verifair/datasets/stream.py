@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.aside import Stack, stacked
 from verifair.checker.words import counted
 from verifair.datasets import table

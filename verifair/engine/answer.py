@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Integers
 from encoders.decision import Favoured
 from encoders.evaluate import pair, seems_unmet
-from encoders.network import Array, Integers
 from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome

@@ -13,8 +13,9 @@ from itertools import product
 
 import numpy as np
 
+from encoders.arrays import Integers
 from encoders.bounds.twin import Twin
-from encoders.network import Integers, Model, layered
+from encoders.model import Model
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock, registry
@@ -133,7 +134,7 @@ def _by_turns(
     problem: TwinProblem, budget: Budget, deadline: float, group: Integers | None, progress: Callable[[int], None] | None
 ) -> list[list[GoalAnswer]]:
     """Decide by boxes and by signs of neurons in turns (see `turns`)."""
-    network, max_nodes = layered(problem.network, "neuron branching"), np.inf if budget.nodes is None else budget.nodes
+    network, max_nodes = problem.network.layered("neuron branching"), np.inf if budget.nodes is None else budget.nodes
     limit = min(turns.FIRST, max_nodes)
     search = begin(
         problem, network, seconds=budget.seconds, max_nodes=int(limit), group=group, seed=budget.seed, progress=progress

@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched
 from encoders.evaluate import seconds_exactly, settled_goals
-from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate, Claim

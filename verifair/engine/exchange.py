@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.arrays import Array, Booleans, Integers
+from encoders.model import Model
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from solvers import clock

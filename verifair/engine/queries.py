@@ -13,7 +13,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from encoders.network import Array, Model
+from encoders.arrays import Array
+from encoders.model import Model
 from encoders.probability.logistic import SMALLEST
 from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.rounding import TINY, factor
 from encoders.curves.floats import ERROR
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Integers, Model, layered
+from encoders.model import Model
 from encoders.problem import Goal, TwinBatch, TwinProblem, gap_goal
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
@@ -107,7 +108,7 @@ def _evaluation_error(network: Model, x: Array) -> Array:
             sums = sums + factor(2 * x.shape[1] + 2) * (reach + network.trees.largest)
         return np.asarray((sums * network.steepness).sum(axis=1) + functions)
     size, error = np.abs(x), 0.0
-    for layer in layered(network, "evaluation by layers").layers:
+    for layer in network.layered("evaluation by layers").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         error += factor(layer.weight.shape[1])
         if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; this also covers the curve's error ERROR (|a| + 1)

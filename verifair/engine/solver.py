@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals
-from encoders.network import Array
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined

@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.evaluate import gap
-from encoders.network import Array
 from encoders.problem import TwinBatch, TwinProblem
 from solvers import clock
 from solvers.outcome import Budget

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.decision import Favoured
-from encoders.network import Array, Model
+from encoders.model import Model
 from encoders.probability.shares import probabilities
 from encoders.trees.ensemble import BY_TIE
 from verifair.engine.questions import decisions, margin

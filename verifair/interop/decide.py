@@ -19,7 +19,8 @@ import numpy as np
 from encoders.domain import Regions
 from encoders.errors import ModelError
 from encoders.evaluate import seconds_exactly
-from encoders.network import Link, Network
+from encoders.model import Link
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases

@@ -34,7 +34,8 @@ import numpy as np
 import onnx
 from pydantic import Field
 
-from encoders.network import Array, Booleans, Integers, Network, layered
+from encoders.arrays import Array, Booleans, Integers
+from encoders.network import Network
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.probability.logistic import STEEPEST, gap_rows, line_of
 from encoders.problem import Goal, TwinProblem
@@ -238,7 +239,7 @@ def question_files(problem: TwinProblem, q: int, g: int, folder: Path, *, two: b
     twin, table = columns(pieces, piece, condition), _table([condition])
     comments = [f"verifair: goal {g} of question {q}; inputs are real, so that unsat proves but a sat has to be confirmed"]
     text = version_2(twin, comments) if two else version_1(twin, _outputs(twin, table), len(table), comments)
-    source = layered(problem.network, "an export to ONNX")
+    source = problem.network.layered("an export to ONNX")
     network = source if two else _product(pieces, table)
     model, query = folder / f"{'network' if two else 'product'}-{g}.onnx", folder / f"{q}-{g}.vnnlib"
     model.write_bytes(network_model(network, _about(source)).SerializeToString(deterministic=True))
@@ -325,7 +326,7 @@ def _product(pieces: Pieces, table: Array) -> Network:
     own = domain.columns_of(np.flatnonzero(problem.batch.protected))
     is_identity = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
     rows, margin = (None, None) if is_identity else (table, problem.margin)
-    network = layered(problem.network, "an export as a product network")
+    network = problem.network.layered("an export as a product network")
     return product_network(network, own=own, shift=domain.start[shifted], rows=rows, margin=margin)
 
 

@@ -20,8 +20,9 @@ from math import lcm
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Integers, Network
+from encoders.network import Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.vnnlib.cases import Conjunction
 from encoders.vnnlib.reader import Atom, VnnlibQuery, VnnlibUnsupported

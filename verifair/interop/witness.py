@@ -15,8 +15,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array
 from encoders.exact.rational import Rational
-from encoders.network import Array, Network
+from encoders.network import Network
 from encoders.onnx.runtime import runtime_outputs
 from encoders.vnnlib.cases import Conjunction, cases, meets
 from encoders.vnnlib.reader import Formula, Variable, VnnlibQuery

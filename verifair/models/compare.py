@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.arrays import Array, Booleans, Floats, Integers
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Model
+from encoders.model import Feed, Link, Model
 from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.models.read import read
 
 

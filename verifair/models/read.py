@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from onnx import ModelProto
 
 from encoders.errors import ModelError
-from encoders.network import Model, Network, layered
+from encoders.model import Model
+from encoders.network import Network
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import first_line
 from verifair.errors import MissingPackage, QueryError, VerifairError
@@ -91,7 +92,7 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
 
 def read_network(model: Any, what: str) -> Network:
     """Return the result of `read` if it is a network. Raises ModelError saying that `what` takes no other, and as `read` does."""
-    return layered(read(model), what)
+    return read(model).layered(what)
 
 
 def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:

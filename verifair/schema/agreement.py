@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import logit
 
+from encoders.arrays import Array, Booleans
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Link, Model
+from encoders.model import Link, Model
 from verifair.errors import VerifairError
 from verifair.models.columns import names_of
 from verifair.models.compare import ImportDifference, named_columns, predicted_classes, predictions, some_rows

@@ -21,8 +21,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from encoders.arrays import Array
 from encoders.domain import Domain, Forbidden
-from encoders.network import Array
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.feature import Feature, Finite, number, text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from encoders.domain import Domain
-from encoders.network import NO_COLUMN, Feed, Link, Model
+from encoders.model import NO_COLUMN, Feed, Link, Model
 from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
 from verifair.models.objects import exported

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Booleans, Integers
 from encoders.decision import Decision, Favoured, Threshold
-from encoders.network import Booleans, Integers, Link, Model
+from encoders.model import Link, Model
 from verifair.errors import SchemaError
 
 COMPARED = re.compile(r"(logit|value)\s*(>=|<=|>|<)\s*([^\s<>=]+)")

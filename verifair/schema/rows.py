@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.errors import DataError
 from verifair.models.columns import holds_numbers
 from verifair.schema.constraint import Constraint, boxes_of, labelled

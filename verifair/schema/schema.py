@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.arrays import Array, Booleans, Integers
+from encoders.model import Model
 from verifair.errors import DataError, SchemaError
 from verifair.files import whole
 from verifair.models.columns import names_of

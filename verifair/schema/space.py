@@ -17,9 +17,10 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from encoders.arrays import Array
 from encoders.decision import decided
 from encoders.domain import Domain
-from encoders.network import Array, Model
+from encoders.model import Model
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.constraint import Constraint, forbidden, nothing_left

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from encoders.network import Booleans
+from encoders.arrays import Booleans
 from verifair.errors import DataError, QueryError
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import text

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.aside import ASIDE, made, taken
 from verifair.datasets.groups import group_of
 from verifair.datasets.stream import Stream

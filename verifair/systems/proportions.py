@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr, ndtri, xlogy
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import QueryError
 
 

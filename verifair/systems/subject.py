@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Model
+from encoders.arrays import Array
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from verifair import datasets
 from verifair.checker.words import counted

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from encoders.network import Array
+    from encoders.arrays import Array
     from solvers.outcome import Budget
     from verifair.engine.buckets.kmax import KmaxVerdict
     from verifair.engine.gap.maximise import MaximumGap

@@ -21,7 +21,7 @@ from verifair.systems.results.files import file_name
 from verifair.systems.results.findings import Evidence, Standing
 
 if TYPE_CHECKING:
-    from encoders.network import Model
+    from encoders.model import Model
     from verifair.schema.schema import Schema
 
 Tell = Callable[[str, int, int], None]

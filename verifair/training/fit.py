@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from encoders.network import Floats, Integers
+from encoders.arrays import Floats, Integers
 from verifair.checker.report import Progress
 from verifair.errors import TrainingError
 from verifair.training.objectives import FineTuning, Objective

@@ -8,7 +8,9 @@ from itertools import combinations
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array, Floats, Integers, Layer, Link, Network
+from encoders.arrays import Array, Floats, Integers
+from encoders.model import Link
+from encoders.network import Layer, Network
 from verifair.training.onnx_writer import Weights
 from verifair.training.rows import EncodedRows, Flip
 

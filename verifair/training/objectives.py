@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from encoders.network import Floats, Integers
+from encoders.arrays import Floats, Integers
 from verifair.training.perceptron import OUTPUTS, Perceptron
 from verifair.training.rows import EncodedRows, Flip
 from verifair.training.settings import TrainingSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from encoders.network import Floats
+from encoders.arrays import Floats
 from verifair.files import whole
 
 Weights = Sequence[tuple[Floats, Floats]]

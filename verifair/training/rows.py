@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from encoders.network import Floats, Integers
+from encoders.arrays import Floats, Integers
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
 

@@ -42,9 +42,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.explanations.gradient import Zonotopes
 from encoders.bounds.rounding import TINY, UNIT, factor
-from encoders.network import Array, Integers
 
 GENERATORS = 256
 """The most generators of one person: the smallest of further ones are joined into a box."""

@@ -33,10 +33,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.linear import Forms
 from encoders.bounds.relu import activation, relu_lines
 from encoders.bounds.rounding import TINY, factor, magnitude
-from encoders.network import Array, Integers, Layer, Network
+from encoders.network import Layer, Network
 from solvers import clock
 
 TIME = 2.0**-48

@@ -43,12 +43,13 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.relu import TIE, LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.smooth import shapes, squares
 from encoders.bounds.smooth.tanh import TINY, slope_bounds, tanh_bounds
 from encoders.curves.floats import ERROR, FAR, UNIT, tanh
 from encoders.curves.layer import Curve, SmoothLayer, parts
-from encoders.network import Array, Integers, Layer
+from encoders.network import Layer
 
 CELLS = 4
 """The cells of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""

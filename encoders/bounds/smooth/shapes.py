@@ -36,12 +36,12 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans
 from encoders.bounds.relu import TIE, LayerBounds, Lines
 from encoders.bounds.smooth import squares
 from encoders.bounds.smooth.tanh import TINY
 from encoders.curves.floats import ERROR, UNIT
 from encoders.curves.layer import Curve
-from encoders.network import Array, Booleans
 
 TOUCHES = 3
 NODES = 32

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds, Lines
 from encoders.bounds.smooth.tanh import TINY
 from encoders.curves.floats import UNIT
-from encoders.network import Array
 
 
 @np.errstate(all="ignore")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.curves.floats import ERROR, FAR, UNIT, decay, tanh
-from encoders.network import Array
 
 RELATIVE = 256 * UNIT
 """The relative error of T' is at most this."""

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.curves.layer import Curve
 from encoders.exact.affine import Exact, exact, reciprocal
-from encoders.network import Array, Integers
 from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
 from encoders.onnx.operators.convolution import PADDING, joined, kernel_shape, spatial_shape, window_axes
 from encoders.onnx.patterns import MADE

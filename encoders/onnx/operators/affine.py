@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.curves.layer import Curve
 from encoders.exact.affine import Exact, exact, ordered, reciprocal, reciprocal_root
-from encoders.network import Array
 from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_tensor
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Booleans, Integers
 from encoders.exact.affine import ExactMatrix, exact, matrix, reciprocal
-from encoders.network import Booleans, Integers
 from encoders.onnx.operators.affine import plus
 from encoders.onnx.tensor import MOST, OnnxNode, Result, Tensor, concatenated
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 
 MOST_LEAVES = 1 << 14
 EVERY = (-np.inf, np.inf, True)

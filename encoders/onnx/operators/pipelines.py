@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from encoders.arrays import Array
 from encoders.exact.affine import exact, matrix, selection
-from encoders.network import Array, Category
+from encoders.model import Category
 from encoders.onnx.feed import TEXT, WHOLE
 from encoders.onnx.file import FLOATS, class_labels
 from encoders.onnx.operators.affine import broadcast, last_axis

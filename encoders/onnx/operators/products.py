@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.curves.layer import Curve
 from encoders.exact.affine import exact
-from encoders.network import Array
 from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
 from encoders.onnx.operators.convolution import joined
 from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import numpy_helper
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.onnx.operators.least_tree import MOST_LEAVES, Nodes, least_tree
 from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, source_tensor
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from tests.builders import schema_of
 from tests.draws import draws
 from tests.soundness.classes.whole_weights import FEATURES, ROWS, made

@@ -13,8 +13,9 @@ from scipy.special import softmax
 from typer.testing import CliRunner
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.decision import Favoured, Threshold, decided
-from encoders.network import Array, Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, random_network, schema_of
 from tests.soundness.classes.whole_weights import FEATURES, ROWS, made

@@ -10,9 +10,9 @@ import pytest
 from flint import arb
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.buckets import softmax_bucket
 from encoders.exact.balls import precision
-from encoders.network import Array
 from tests.builders import categorical, integer, schema_of
 from tests.soundness.classes.test_outcomes import alone, largest, outputs_of
 from tests.soundness.classes.whole_weights import ROWS, made

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.errors import ModelError
-from encoders.network import Array, Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import BackendError

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from tests.builders import categorical, integer, network_of, schema_of
 from tests.draws import draws
 from verifair.checker.certificates.consistency import ConsistencyCertificate

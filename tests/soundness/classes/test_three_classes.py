@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Model, Network
+from encoders.model import Model
+from encoders.network import Network
 from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.tree_models import random_tree, save

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import verifair as vf
-from encoders.network import Array, Booleans, Network
+from encoders.arrays import Array, Booleans
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from tests.brute_force import exact_forward
 from tests.builders import integer, schema_of

@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.schema.feature import Feature
 from verifair.schema.file import Change

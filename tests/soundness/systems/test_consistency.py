@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.arrays import Array
 from encoders.attributions.gradients import integrated_gradients
 from encoders.bounds.explanations.attribution import attributions, score_bound
 from encoders.bounds.explanations.gradient import gradient_zonotopes
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.draws import draws
 from tests.soundness.random_twins import STYLES, nasty_network

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import BackendError
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.soundness.random_fairness import STYLES_HERE, Case, small_cases

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.exact.balls import precision
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from tests.builders import real, schema_of
 from tests.draws import draws
 from tests.soundness.random_twins import BITS, logits, nasty_network, smoothed

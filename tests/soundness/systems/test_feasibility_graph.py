@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.neighbors import KernelDensity
 
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.draws import draws
 from tests.soundness.systems.random_groups import Table, edges_of, random_table, true_eps, true_graph, true_moves

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Budget
 from tests.draws import draws
 from tests.soundness.systems.random_groups import fewest_columns, least_cost, most_covered, random_table

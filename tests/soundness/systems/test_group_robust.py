@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.arrays import Array, Booleans, Integers
+from encoders.network import Network
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, lattice, one_hot, random_network, schema_of

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from flint import arb, fmpq
 
+from encoders.arrays import Array, Booleans
 from encoders.bounds.copies import CopyBounds, Thresholds
 from encoders.buckets import borders, bucket
 from encoders.domain import Domain, Forbidden
 from encoders.exact.balls import precision
-from encoders.network import Array, Booleans
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of

@@ -13,8 +13,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.buckets import bucket, share_bucket
-from encoders.network import Array, Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from encoders.probability.shares import logistic
 from tests.builders import integer, one_hot, real, schema_of

@@ -20,7 +20,7 @@ import pytest
 
 import verifair as vf
 from encoders.exact.dyadic import exact
-from encoders.network import Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.logistic import exceeds

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.builders import categorical, integer, one_hot, schema_of
 from tests.draws import draws
 from tests.soundness.classes.test_outcomes import largest, outputs_of

@@ -9,7 +9,7 @@ import pytest
 
 import verifair as vf
 from encoders.exact.dyadic import exact
-from encoders.network import Link
+from encoders.model import Link
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import categorical, integer, schema_of
 from tests.tree_models import Chains

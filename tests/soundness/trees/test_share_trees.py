@@ -11,7 +11,7 @@ import pytest
 
 import verifair as vf
 from encoders.exact.dyadic import exact
-from encoders.network import Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from tests.builders import integer, one_hot, real, schema_of
 from tests.draws import draws

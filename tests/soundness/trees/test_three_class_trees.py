@@ -13,10 +13,11 @@ from scipy.special import softmax
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.decision import Favoured, decided
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Link, Model
+from encoders.model import Link, Model
 from encoders.onnx.reader import read_model
 from tests.builders import integer, schema_of
 from tests.soundness.classes.test_outcomes import OF_TREES, outputs_of, trees

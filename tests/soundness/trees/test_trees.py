@@ -15,7 +15,7 @@ from scipy.special import expit
 import verifair as vf
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
-from encoders.network import Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from encoders.probability.logistic import exceeds
 from encoders.problem import TwinBatch, TwinProblem

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.attributions.gradients import gradients, integrated_gradients
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from tests.builders import random_network
 from tests.soundness.random_twins import MIXES, smoothed
 

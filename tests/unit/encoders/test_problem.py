@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoders.arrays import Array
 from encoders.domain import Domain
-from encoders.network import Array
 
 
 def domain(*integer: bool) -> Domain:

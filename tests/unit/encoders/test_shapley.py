@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoders.arrays import Array, Integers
 from encoders.attributions.shapley import Masks, _LeafSums, shapley_values
-from encoders.network import Array, Integers, Link
+from encoders.model import Link
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from tests.tree_models import random_tree, save

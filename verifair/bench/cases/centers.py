@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from verifair import datasets
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.cases.shipped import SENSITIVE, shipped

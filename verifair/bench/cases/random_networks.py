@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import DecisionQuestion

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.evaluate import pair
-from encoders.network import Array, Integers, Network, layered
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from verifair import datasets
@@ -97,7 +98,7 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
     Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
     """
     settled, schema = Schema.load(schema_file).settled(read_onnx(model))
-    network = layered(settled, "a question of the bench")
+    network = settled.layered("a question of the bench")
     if not schema.protected_names:
         raise QueryError(f"{schema_file}: protects no feature, and questions are about one; write protected = true in its section")
     if classes(network) != 2:

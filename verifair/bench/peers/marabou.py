@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array, Network, layered
+from encoders.arrays import Array
+from encoders.network import Network
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -71,7 +72,7 @@ def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Arr
     """Return sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
     core, goal, batch, domain = load(), problem.goals[g], problem.batch, problem.domain
     columns = domain.columns_of(np.flatnonzero(batch.protected))
-    network = product_network(layered(problem.network, "Marabou"), own=columns, margin=problem.margin, rows=goal.rows)
+    network = product_network(problem.network.layered("Marabou"), own=columns, margin=problem.margin, rows=goal.rows)
     low, high = (bounds[0] for bounds in domain.box(batch.lower[[q]], batch.upper[[q]]))
     prime, _ = domain.box(batch.second(batch.lower[[q]]), batch.second(batch.lower[[q]]))
     query = core.InputQuery()

@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.product_network import network_model
 from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget

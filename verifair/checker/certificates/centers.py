@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.checker.certificates.envelope import Envelope, EnvelopeFile, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 

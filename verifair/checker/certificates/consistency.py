@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.checker.certificates.envelope import Distance, Envelope, EnvelopeFile, Index, Number
 from verifair.checker.certificates.extent import NO_MORE
 from verifair.checker.certificates.tree import Tree, TreeFile

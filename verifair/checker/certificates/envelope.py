@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass as validated
 from pydantic_core import to_json
 
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Model, layered
+from encoders.model import Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
@@ -166,7 +166,7 @@ def _curves(model: Model) -> str:
     """Return the names of the network's curves ("sigmoid and tanh" for either of the two); for trees, the link on their sums."""
     if model.of_trees:
         return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
-    network = layered(model, "bounds of curves")
+    network = model.layered("bounds of curves")
     kinds = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in kinds))
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.checker.certificates.envelope import Envelope, EnvelopeFile, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 from verifair.checker.certificates.tree import Tree

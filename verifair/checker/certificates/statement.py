@@ -24,7 +24,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.decision import Favoured
-from encoders.network import Link, Model
+from encoders.model import Link, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import Distance, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE

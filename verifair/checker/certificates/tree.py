@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import Index, Number
 from verifair.checker.certificates.extent import NO_MORE
 

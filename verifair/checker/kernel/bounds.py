@@ -48,8 +48,9 @@ from functools import cached_property
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Booleans, Integers, Layer, Network
+from encoders.network import Layer, Network
 from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, first_layer, plane, quantity_band
 from verifair.checker.kernel.squares import SquarePairs
 

@@ -29,8 +29,8 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, ctx, fmpq
 
+from encoders.arrays import Array, Integers
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Integers
 from verifair.checker.kernel import shapes, squares
 
 UNIT = 2.0**-53

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 
 Enclosure = tuple[Array, Array]
 """Lower and upper ends (B, n) of a layer's pre-activations, of all copies that are asked about."""

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched, Domain, Regions
-from encoders.network import Array, Booleans, Integers, Model, Network, layered
+from encoders.model import Model
+from encoders.network import Network
 from encoders.probability.logistic import STEEPEST, line_of
 from verifair.checker.certificates.tree import MAX_ROWS, Of, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
@@ -194,7 +196,7 @@ class LeafRule:
     @property
     def layered(self) -> Network:
         """The model as the `Network` that bounds of layers need."""
-        return layered(self.network, "a bound of layers")
+        return self.network.layered("a bound of layers")
 
     def misfits(self) -> dict[int, str]:
         """Return the reason, by number, for each tree that makes a claim this rule cannot prove, or has an invalid multiplier."""

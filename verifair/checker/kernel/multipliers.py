@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched, Domain
-from encoders.network import Array, Booleans, Integers, Layer
+from encoders.network import Layer
 from verifair.checker.kernel.bounds import Span, TwinBounds
 from verifair.checker.kernel.curves import TIE
 

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Domain
-from encoders.network import Array, Layer, Network
+from encoders.network import Layer, Network
 from verifair.checker.kernel.bounds import LARGEST, TINY, rounding_unit
 from verifair.checker.shares import swing
 

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
-from encoders.network import Array, Booleans, Integers, Model, layered
+from encoders.model import Model
 from encoders.probability.logistic import exceeds
 from verifair.checker.kernel.float32 import margin_errors
 from verifair.checker.kernel.tasks import Tasks
@@ -79,7 +80,7 @@ class Points:
         if trees is not None:
             error = trees.float32_errors(margin)
         else:
-            network = layered(self.network, "float32")
+            network = self.network.layered("float32")
             error = np.maximum(*(margin_errors(network, margin, x, x) for x in copies))
         margins = (g.to_fractions() for g in self._margins(task, raw))
         certified = [

@@ -17,8 +17,8 @@ from functools import cache
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans
 from encoders.curves.layer import Curve
-from encoders.network import Array, Booleans
 
 ERROR = 2.0**-47
 UNIT = 2.0**-53

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 
 UNIT = 2.0**-53
 TINY = 1e-300

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Link, Model
+from encoders.model import Link, Model
 from encoders.probability.logistic import SMALLEST, GapGoal, gap_rows
 from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 

@@ -21,8 +21,9 @@ from functools import partial
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Model
+from encoders.model import Model
 from verifair.checker.certificates.centers import FILE, MOST_ROWS, NEAR, UNIT, CentersCertificate, GroupProof, up_to
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection

@@ -24,8 +24,10 @@ from functools import partial
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Integers, Model, Network
+from encoders.model import Model
+from encoders.network import Network
 from verifair.checker.certificates.consistency import FILE, ConsistencyCertificate
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.kernel.bounds import TINY, rounding_unit

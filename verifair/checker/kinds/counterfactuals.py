@@ -16,9 +16,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Domain
 from encoders.exact.balls import ball, precision
-from encoders.network import Array, Model
+from encoders.model import Model
 from verifair.checker.certificates.certificate import Certificate, Proof
 from verifair.checker.certificates.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.kernel.tasks import Task, classes_of, stated_goal

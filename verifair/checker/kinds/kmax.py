@@ -21,9 +21,10 @@ from math import prod
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.buckets import borders, buckets_of
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Booleans, Integers, Model, layered
+from encoders.model import Model
 from encoders.probability.shares import logistic
 from encoders.trees.ensemble import BY_TIE
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
@@ -138,7 +139,7 @@ class _KmaxChecker:
         plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
         if self.trees is None:
-            network = layered(self.network, "check of a kmax certificate")
+            network = self.network.layered("check of a kmax certificate")
             bounds, layer = TwinBounds(network, low2[first], high2[first], low2, high2, close=close), len(network.layers) - 1
             ends = [bounds.by_substitution(p, q, index, layer=layer).reshape(shape) for p, q in rows]
             equal = bounds.alike(plus).reshape(shape)

@@ -20,8 +20,9 @@ from typing import Any, get_args
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Batched
-from encoders.network import Array, Integers, Model
+from encoders.model import Model
 from encoders.probability.logistic import GapGoal
 from verifair.checker.certificates.envelope import about_another
 from verifair.checker.certificates.extent import Extent

@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Domain
-from encoders.network import Array, Model
+from encoders.model import Model
 from verifair.checker.certificates.certificate import FILE, Certificate, Claim, Counterexample
 from verifair.checker.certificates.statement import (
     BoxQuery,

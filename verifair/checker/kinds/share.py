@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.domain import Regions
-from encoders.network import Array, Model
+from encoders.model import Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.statement import signs_flaw

@@ -10,7 +10,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from encoders.network import Array, Model
+from encoders.arrays import Array
+from encoders.model import Model
 from encoders.probability.logistic import GapGoal
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement

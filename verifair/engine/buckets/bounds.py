@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.copies import CopyBounds, Thresholds
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import BY_TIE
 
 PARTS, FINEST = (4, 16, 64), 2.0**-20

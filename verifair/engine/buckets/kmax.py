@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.copies import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.shares import logistic
 from encoders.trees.compared import ComparedTrees
@@ -202,7 +202,7 @@ class _KmaxSearch:
         if isinstance(model, TreeEnsemble | ComparedTrees | MeanOfTrees):
             copies = TreeCopies.of(model, *arguments)
         else:
-            copies = Copies.of(layered(model, "kmax"), *arguments)
+            copies = Copies.of(model.layered("kmax"), *arguments)
         self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.model))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         reference = _reference(copies, self.search.uniform(64))

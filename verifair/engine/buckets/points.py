@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.copies import Copies, Thresholds
 from encoders.buckets import buckets_of
 from encoders.evaluate import at_once
-from encoders.network import Array, Booleans, Integers
 from encoders.probability.shares import probabilities
 from solvers import clock
 from verifair.engine.buckets.bounds import different

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.copies import Copied, CopyBounds
 from encoders.domain import Domain
-from encoders.network import Array, Integers
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.compiled import COMPILED, compiled, held, real
 from encoders.trees.joint import holds

@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array
 from encoders.evaluate import pair
 from encoders.exact.balls import Balls, ball, precision, sigmoid
-from encoders.network import Array
 from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinBatch, TwinProblem
 from solvers import clock

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.difference import interval_goals, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.gap.lines import SLACK, best_slope, conjugate, gap_below, interval_line, rows_of
 from verifair.engine.parallel import Deadline

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Batched
-from encoders.network import Array, Integers
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import Tree

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_expit, logit
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.difference import GoalBounds, mixed_goals
-from encoders.network import Array, Integers
 
 SLACK = 1e-9
 """Added to every bound on a gap, and taken off every constant, to allow for rounding."""

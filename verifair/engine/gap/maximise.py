@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array
 from encoders.evaluate import pair
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.exact.dyadic import exact
-from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.logistic import PRECISION, down
 from encoders.problem import TwinBatch, TwinProblem

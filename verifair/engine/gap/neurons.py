@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array, Booleans
 from encoders.domain import Regions
-from encoders.network import Array, Booleans
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import MAX_ROWS, Tree

@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.evaluate import seconds_exactly
-from encoders.network import Array, layered
 from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinProblem
 from solvers import clock
@@ -199,7 +199,7 @@ class _GapSearch:
 
     def _worst(self) -> tuple[int, int] | None:
         """Return the question and direction with the largest bound that neuron branching may lower in the time left, or None."""
-        if self.end - clock.now() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
+        if self.end - clock.now() < seconds_a_region(self.inputs.problem.network.layered("neuron branching")):
             return None
         bounds = self._bounds()
         for key, phase in self.phases.items():

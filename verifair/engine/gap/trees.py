@@ -18,7 +18,8 @@ from functools import partial
 
 import numpy as np
 
-from encoders.network import Array, Integers, Link
+from encoders.arrays import Array, Integers
+from encoders.model import Link
 from encoders.probability.logistic import SMALLEST
 from encoders.problem import TwinProblem
 from encoders.trees.mean import MeanOfTrees

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array, Integers
 from encoders.bounds.twin import Twin
 from encoders.domain import Batched
 from encoders.evaluate import at_once
-from encoders.network import Array, Integers
 from solvers import clock
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 

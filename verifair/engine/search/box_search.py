@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.problem import TwinCopies
 from solvers import clock
 from verifair.engine.search.boxes import Nodes, anywhere, divide, impossible, roots

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.difference import GoalBounds, goals_by_forms, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
@@ -23,7 +24,8 @@ from encoders.bounds.regions import Frame, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Booleans, Integers, Model, Network, layered
+from encoders.model import Model
+from encoders.network import Network
 from encoders.problem import TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import Of
@@ -122,7 +124,7 @@ def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
         from verifair.engine.search.ensembles.search import TreeSearch  # numba is loaded for trees alone
 
         return TreeSearch(problem, limits)
-    return LayeredSearch(problem, layered(problem.network, "branch-and-bound"), limits)
+    return LayeredSearch(problem, problem.network.layered("branch-and-bound"), limits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.attributions.gradients import gradients
 from encoders.evaluate import at_once, pair
-from encoders.network import Array, Integers, layered
 from solvers import clock
 from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at
 from verifair.engine.search.open_goals import BatchDecision
@@ -150,7 +150,7 @@ class Descent:
     def _effects(self, nodes: Nodes, point: Array, values: Array) -> Array:
         """Return (2, N, v VALUES + 1) first-order changes of g and g' for each other value; the last entry stands for no change."""
         local, inputs = self.twin.local, pair(self.problem, nodes.question, rows_at(self.twin, nodes.question, point))
-        network = layered(self.problem.network, "descent")
+        network = self.problem.network.layered("descent")
         slope = np.stack([gradients(network, self.problem.margin, x)[:, self.twin.moving] for x in inputs])
         effect = np.zeros((2, len(point), point.shape[1] * VALUES + 1))
         added = effect[..., :-1].reshape(2, *values.shape)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.float32 import Float32Error, SumError, float32_error
 from encoders.bounds.relu import LayerBounds
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, rows_at
 

@@ -9,10 +9,10 @@ from itertools import product
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.bounds.relu import LayerBounds
 from encoders.evaluate import seems_unmet, settled_goals
-from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
 from verifair.engine.search.float32 import Float32Rule

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
-from encoders.network import Array
 from encoders.problem import TwinProblem
 from solvers import clock
 from verifair.engine.search.box_search import STEP_BOXES

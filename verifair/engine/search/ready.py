@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Link, Model
+from encoders.model import Link, Model
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.regions import Frame, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
-from encoders.network import Array, Booleans, Integers
 from verifair.engine.search.boxes import Nodes, rows_at
 
 

@@ -14,9 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.planes import CopyForms, CopyPlanes
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.model import Model
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.shares import MOST, Numbers, ShareQuestion, swing

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Batched, Regions
-from encoders.network import Array, Integers
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget

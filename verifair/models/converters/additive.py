@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 import pandas as pd
 
+from encoders.arrays import Array, Integers
 from encoders.errors import ModelError
-from encoders.network import Array, Integers
 from verifair.models.columns import names_of
 from verifair.models.converters.forests import TreeSum, linear, one_tree, total, written
 from verifair.models.objects import called, flat, labels_of, own_of_sklearn, with_steps

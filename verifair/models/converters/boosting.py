@@ -17,7 +17,7 @@ import onnx
 import pandas as pd
 
 from encoders.errors import ModelError
-from encoders.network import Link
+from encoders.model import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.errors import ModelError
-from encoders.network import Array
 from verifair.models.objects import called, own_of_sklearn
 
 NEGLIGIBLE = 1e-12

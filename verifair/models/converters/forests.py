@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import model_of

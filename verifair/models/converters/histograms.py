@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Integers
 from encoders.errors import ModelError
-from encoders.network import Integers
 from encoders.onnx.operators.trees import floor32
 from verifair.models.columns import names_of
 from verifair.models.objects import called, last_of

@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 from scipy.special import expit
 
-from encoders.network import Array, Floats, Integers
+from encoders.arrays import Array, Floats, Integers
 from encoders.onnx.file import drop_nodes
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.converters import discriminants

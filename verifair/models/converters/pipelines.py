@@ -12,7 +12,7 @@ import onnx
 from onnx import compose
 
 from encoders.errors import ModelError
-from encoders.network import Link
+from encoders.model import Link
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
 from verifair.models import columns

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 
 Term = tuple[int, ...]
 """The columns of a term's product, increasing."""

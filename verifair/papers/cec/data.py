@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.systems.cec.explanations import explanations, regimes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.draws import Draws

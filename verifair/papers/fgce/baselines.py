@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.papers.fgce.data import CONFIDENT, PaperData, classifier
 from verifair.papers.fgce.printed import TABLE_VI

@@ -19,7 +19,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.datasets import read_table
 from verifair.errors import DataError
 from verifair.schema.feature import Feature

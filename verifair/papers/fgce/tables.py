@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import auc
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Budget
 from verifair.papers.fgce.data import PaperData, audits
 from verifair.papers.fgce.printed import TABLE_II, TABLE_VIII, TABLES_III_IX, TABLES_IV_X, TABLES_V_XI

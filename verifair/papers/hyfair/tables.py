@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.onnx.reader import read_onnx
 from solvers import registry
 from solvers.outcome import Budget, LicenceLimit

@@ -7,7 +7,7 @@ from functools import partial
 
 import pandas as pd
 
-from encoders.network import Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from solvers.outcome import Budget
 from verifair.datasets import Dataset

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.converters.missing import MissingCategory
 from verifair.models.objects import exported

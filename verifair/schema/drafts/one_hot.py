@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.schema.feature import Feature, text
 from verifair.schema.rows import block_of

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.arrays import Array, Booleans
 from encoders.decision import decided
-from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
+from encoders.model import NO_COLUMN, Category, Link, Model
 from verifair.errors import DataError
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.converters.missing import MissingCategory

@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.attributions.gradients import points_of
 from encoders.attributions.shapley import shapley_values
 from encoders.errors import ModelError
 from encoders.evaluate import WORK
-from encoders.network import Array, Integers, Model, Network, layered
+from encoders.model import Model
+from encoders.network import Network
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
@@ -132,7 +134,7 @@ def _explainer(
     """Return a function (label, group) -> function that explains model inputs there, by the model's own attributions or those
     passed."""
     if attribution is None and not isinstance(model, TreeEnsemble | ComparedTrees):
-        network, steps = layered(model, "integrated gradients"), None if settings.steps == "exact" else settings.steps
+        network, steps = model.layered("integrated gradients"), None if settings.steps == "exact" else settings.steps
         return lambda label, group: partial(_from_mean, network, reference.baselines[label, group], steps, threads)
     _, first, owner = np.unique(reference.people.features, return_index=True, return_inverse=True)
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.decision import Favoured
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.model import Model
 from encoders.probability.shares import probabilities
 from verifair.aside import Aside
 from verifair.checker.report import Progress

@@ -24,10 +24,11 @@ import numpy.typing as npt
 from joblib import delayed
 from threadpoolctl import threadpool_limits
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.explanations.attribution import Attributions, attributions, score_bound
 from encoders.bounds.explanations.gradient import gradient_zonotopes
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Network, layered
+from encoders.network import Network
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.consistency import ConsistencyCertificate, ConsistencyQuery
@@ -153,7 +154,7 @@ def certify_consistency(
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("values", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
     found, schema = schema.settled(read_network(model, "certified explanation consistency"))
-    network = layered(schema.judges(found), "certified explanation consistency")
+    network = schema.judges(found).layered("certified explanation consistency")
     network.require_piecewise_linear("certified explanation consistency")
     started = clock.now()
     deadline = Deadline.after(np.inf if budget is None else budget.seconds)

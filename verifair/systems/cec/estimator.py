@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.models.read import read

@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans
 from encoders.attributions.gradients import integrated_gradients
-from encoders.network import Array, Booleans, Model, Network
+from encoders.model import Model
+from encoders.network import Network
 from verifair.engine.questions import margin
 from verifair.errors import QueryError
 from verifair.systems.cec.settings import MAX_STEPS, THRESHOLD

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.spatial import KDTree
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.aside import Aside, made, numbered, taken
 from verifair.errors import DataError, QueryError
 from verifair.systems.cec.people import People

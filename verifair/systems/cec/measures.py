@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import computed_field
 from sklearn.metrics import roc_auc_score
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.aside import Aside, made, taken
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from encoders.arrays import Array, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Integers
 from verifair.aside import Aside, Stack, made, taken
 from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Schema

@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 from scipy.stats import spearmanr
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.aside import made, taken
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs

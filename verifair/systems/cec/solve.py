@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.arrays import Booleans, Integers
 from encoders.errors import ModelError
-from encoders.network import Booleans, Integers, layered
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
 from verifair.interrupts import Interrupted
@@ -43,7 +43,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
                 f"is {network.whole.kind}, and --certify bounds integrated gradients, which trees do not have: their Shapley "
                 "values are exact for the people of the table, and proved of nobody else; drop --certify",
             )
-        layered(network, "cec --certify")
+        network.layered("cec --certify")
     if settings.certify:
         schema.steps([])  # raises SchemaError, before the work, for a schema without units
     inner, certified, interrupted = None, None, None

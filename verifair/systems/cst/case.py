@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.schema.naming import beside

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.engine.questions import decisions
 from verifair.errors import DataError, QueryError
 from verifair.models.field import MODEL, ModelField

@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table

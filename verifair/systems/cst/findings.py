@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.checker.report import Progress
 from verifair.datasets.stream import Stream
 from verifair.models.columns import holds_numbers

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_number

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import false_discovery_control, norm
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.aside import stacked
 from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding

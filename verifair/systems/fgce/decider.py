@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
+from encoders.arrays import Array, Booleans
 from encoders.evaluate import at_once
-from encoders.network import Array, Booleans, Model
+from encoders.model import Model
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.models.objects import package_of

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.centers import CentersCertificate

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from solvers.outcome import Limit
 from verifair.checker.certificates.centers import NEAR
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.onnx.runtime import predictions
 from solvers import clock
 from solvers.outcome import Budget

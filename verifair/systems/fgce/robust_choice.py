@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.centers import up_to

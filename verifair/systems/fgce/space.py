@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.errors import SchemaError
 from verifair.schema.feature import Feature
 from verifair.schema.file import Change

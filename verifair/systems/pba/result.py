@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pandas as pd
 from pydantic import Field, InstanceOf
 
-from encoders.network import Model
+from encoders.model import Model
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import Verdicts
 from verifair.engine.verdict import Reason, Status

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import ThreadpoolController
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from encoders.network import Integers
+from encoders.arrays import Integers
 from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness

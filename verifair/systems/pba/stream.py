@@ -16,7 +16,8 @@ from itertools import islice, zip_longest
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers, Model
+from encoders.arrays import Array, Integers
+from encoders.model import Model
 from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.smooth import curves as curve_lines
 from encoders.bounds.smooth.curves import curved, curved_difference
 from encoders.bounds.smooth.tanh import slope_bounds, tanh_bounds
 from encoders.curves.floats import ERROR, tanh
 from encoders.curves.layer import Curve, SmoothLayer, value
-from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 
 RNG = np.random.default_rng(0)

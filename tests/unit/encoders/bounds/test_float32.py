@@ -9,9 +9,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from encoders.arrays import Array, Floats
 from encoders.bounds.float32 import Float32Error
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Floats, Network
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from tests.unit.encoders.onnx.onnx_models import node, save
 from verifair.checker.kernel.float32 import margin_errors

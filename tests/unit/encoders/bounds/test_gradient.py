@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.explanations.attribution import GENERATORS, Attributions, attributions, score_bound
 from encoders.bounds.explanations.gradient import gradient_zonotopes
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 
 ONE = np.ones(1)
 

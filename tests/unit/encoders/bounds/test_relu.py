@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds, first_lines, hinge
-from encoders.network import Array
 
 
 def _drawn(rng: np.random.Generator, coarse: bool) -> tuple[Array, Array, Array, LayerBounds]:

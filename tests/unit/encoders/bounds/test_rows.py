@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.difference import GoalBounds, every_row, interval_goals, linear_goals, mixed_goals, with_constants
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.network import Array
 from encoders.probability.logistic import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions

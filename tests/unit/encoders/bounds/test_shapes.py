@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.smooth import shapes
 from encoders.bounds.smooth.curves import PairLines, curved, curved_difference
@@ -14,7 +15,6 @@ from encoders.bounds.smooth.shapes import shaped
 from encoders.curves.floats import ERROR
 from encoders.curves.layer import Curve, SmoothLayer, value
 from encoders.curves.shapes import SHAPES
-from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 from verifair.checker.kernel import shapes as check_shapes
 

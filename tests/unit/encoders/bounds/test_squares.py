@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.smooth import squares
-from encoders.network import Array
 from verifair.checker.kernel import squares as checked
 
 RNG = np.random.default_rng(0)

@@ -14,7 +14,8 @@ from onnx import helper
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import CurveError, ModelError
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx import reader as onnx_check
 from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.reader import read_onnx

@@ -13,7 +13,8 @@ from onnx import numpy_helper
 
 from encoders.errors import ModelError, ModelFileError
 from encoders.exact.affine import exact
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.onnx.reader import read_onnx

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.decision import decided
 from encoders.errors import ModelError, ModelFileError
 from encoders.exact.dyadic import exact
-from encoders.network import Link
+from encoders.model import Link
 from encoders.onnx.reader import read_model, read_onnx
 from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.onnx.shown import apply_link

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.arrays import Array, Booleans
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
-from encoders.network import Array, Booleans
 from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.smt import smt

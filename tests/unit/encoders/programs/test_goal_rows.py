@@ -9,8 +9,8 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.arrays import Array
 from encoders.bounds.twin import Twin
-from encoders.network import Array
 from encoders.probability.logistic import exceeds
 from encoders.problem import Goal, TwinProblem, gap_goal
 from encoders.programs.big_m import big_m

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.programs.k_center import KCenter, centers, k_center
 from encoders.programs.max_coverage import UNIT, column_bounds, coverage_bound, max_coverage, packing_bound
 from solvers import registry

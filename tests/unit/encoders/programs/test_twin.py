@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.arrays import Array
 from encoders.bounds.twin import Twin
-from encoders.network import Array, Network
+from encoders.network import Network
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.smt import smt, violated

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from encoders.errors import ModelError
-from encoders.network import Link
+from encoders.model import Link
 from encoders.trees import cells as cells_of_trees
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble

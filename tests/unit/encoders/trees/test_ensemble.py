@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoders.network import Link
+from encoders.model import Link
 from encoders.trees.ensemble import TreeEnsemble
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.network import Link
+from encoders.model import Link
 from encoders.onnx.reader import read_model
 from encoders.probability.shares import probabilities
 from encoders.trees import stairs

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
 from verifair.checker.certificates.certificate import Certificate, Claim, Proof
@@ -591,7 +592,7 @@ def test_deep_trees_need_no_recursion() -> None:
 def test_the_checker_imports_nothing_of_the_engine() -> None:
     exact = {"encoders.exact.balls", "encoders.exact.dyadic", "encoders.curves.layer", "encoders.probability.logistic",
              "encoders.buckets"}
-    models = {"encoders.decision", "encoders.network", "encoders.probability.shares",
+    models = {"encoders.arrays", "encoders.decision", "encoders.model", "encoders.network", "encoders.probability.shares",
               "encoders.trees.compared", "encoders.trees.ensemble", "encoders.trees.mean"}
     allowed = {*exact, *models, "encoders.domain", "encoders.errors", "verifair.schema.space", "verifair.errors"}
     folder = Path(sys.modules[CheckReport.__module__].__file__).parent

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.arrays import Array
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.probability.logistic import exceeds, line_of
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoders.exact.dyadic import exact
-from encoders.network import Model
+from encoders.model import Model
 from encoders.onnx.reader import read_model
 from tests.builders import linear_network, network_of, one_hot, schema_of
 from tests.tree_models import save

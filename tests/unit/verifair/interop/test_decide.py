@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.product_network import network_model
 from encoders.onnx.reader import read_onnx
 from encoders.vnnlib.cases import cases, meets

@@ -27,8 +27,8 @@ from sklearn.preprocessing import (
 )
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.errors import ModelError
-from encoders.network import Array
 from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import integer, one_hot, schema_of

@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from encoders.network import layered
 from verifair.models.read import read
 
 SETTINGS = [
@@ -26,7 +25,7 @@ def test_terms_are_those_of_the_object(settings: dict[str, Any], named: bool) ->
     y = x[:, 0] - x[:, 1] * x[:, 2] + x[:, 3] ** 3 + x.prod(axis=1)
     given = pd.DataFrame(x, columns=list("abcd")) if named else x
     model = make_pipeline(PolynomialFeatures(**settings), LinearRegression()).fit(given, y)
-    found = layered(read(model), "test").forward(x)[:, 0]
+    found = read(model).layered("test").forward(x)[:, 0]
     assert np.abs(found - model.predict(given)).max() < 1e-5
 
 
@@ -34,7 +33,7 @@ def test_a_term_is_made_of_the_one_of_the_degree_below() -> None:
     """x y and x^2 once, and not for each term of degree 3 again: as many squares as degree 2 has."""
     x = np.random.default_rng(0).normal(size=(200, 5))
     pair, triple = (
-        layered(read(make_pipeline(PolynomialFeatures(degree), LinearRegression()).fit(x, x[:, 0] ** 2 * x[:, 1])), "test")
+        read(make_pipeline(PolynomialFeatures(degree), LinearRegression()).fit(x, x[:, 0] ** 2 * x[:, 1])).layered("test")
         for degree in (2, 3)
     )
     assert triple.hidden[0] == pair.hidden[0]
@@ -44,5 +43,5 @@ def test_thousands_of_terms_take_a_few_nodes() -> None:
     x = np.random.default_rng(0).normal(size=(50, 60))
     model = make_pipeline(PolynomialFeatures(2), LinearRegression()).fit(x, x[:, 0] * x[:, 1])
     made = read(model)
-    assert layered(made, "test").hidden == (60 + 60 * 59 + 60,)
-    assert np.abs(layered(made, "test").forward(x)[:, 0] - model.predict(x)).max() < 1e-4
+    assert made.layered("test").hidden == (60 + 60 * 59 + 60,)
+    assert np.abs(made.layered("test").forward(x)[:, 0] - model.predict(x)).max() < 1e-4

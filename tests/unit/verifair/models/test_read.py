@@ -55,7 +55,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Link, Network
+from encoders.model import Link
+from encoders.network import Network
 from encoders.onnx.runtime import decisions, runtime_outputs
 from encoders.probability.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble

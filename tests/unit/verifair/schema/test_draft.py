@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import verifair as vf
-from encoders.network import Feed, Network
+from encoders.model import Feed
+from encoders.network import Network
 from encoders.onnx.reader import read_model
 from tests import tree_models
 from tests.builders import integer, network_of, one_hot, real, schema_of

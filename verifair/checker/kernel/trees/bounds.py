@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Batched, Domain
-from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.bounds import ranges
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from encoders.domain import Domain
-from encoders.network import Model, Network
+from encoders.model import Model
+from encoders.network import Network
 from encoders.trees.ensemble import TreeEnsemble
 
 if TYPE_CHECKING:

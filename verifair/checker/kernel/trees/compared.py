@@ -17,9 +17,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.exact.balls import ball, precision, sigmoid
-from encoders.network import Array, Booleans, Integers
 from encoders.probability.logistic import GapGoal
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import BY_TIE

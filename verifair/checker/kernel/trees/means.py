@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers
 from encoders.trees.mean import MeanOfTrees, Ramps
 from verifair.checker.kernel.trees.bounds import TreeBounds, at_most
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.probability.logistic import STEEPEST, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array
 from encoders.bounds.float32 import Float32Error
 from encoders.domain import Regions
 from encoders.evaluate import exact_goals, pair, seems_unmet
-from encoders.network import Array, layered
 from encoders.problem import TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import MAX_ROWS, Tree
@@ -76,7 +76,7 @@ class NeuronSearch:
 
     def __init__(self, problem: TwinProblem, max_nodes: int, shrinking: Shrinking | None) -> None:
         self.problem = problem
-        self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
+        self.network, self.domain = problem.network.layered("neuron branching"), problem.domain
         self.deadline, self.max_nodes = 0.0, max_nodes
         self.nodes, self.shrinking = 0, shrinking
         self.relaxation = RegionRelaxation(problem)

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from encoders.arrays import Array, Booleans
 from encoders.bounds.regions import RegionBound, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Regions
 from encoders.evaluate import exact_goals
-from encoders.network import Array, Booleans, Network, layered
+from encoders.network import Network
 from encoders.problem import TwinProblem
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
@@ -71,7 +72,7 @@ class RegionRelaxation:
     contain all others."""
 
     def __init__(self, problem: TwinProblem) -> None:
-        self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
+        self.network, self.domain = problem.network.layered("neuron branching"), problem.domain
         self.simplex, self.random = HotStart(), np.random.default_rng(0)
         self._root: PhaseRegion | None = None
         # (2 H,) the sum of a neuron's absolute weights in the next layer.

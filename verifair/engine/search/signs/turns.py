@@ -17,7 +17,6 @@ from dataclasses import replace
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Regions
-from encoders.network import layered
 from encoders.problem import TwinProblem
 
 FIRST, AGAIN = 1000, 2
@@ -44,7 +43,7 @@ def seconds_a_program(problem: TwinProblem, question: int) -> float:
     """Return the typical seconds of a linear program of a question."""
     twin = Twin.of(_alone(problem, question))
     batch = twin.problem.batch
-    root = Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(layered(problem.network, "neuron branching").hidden))
+    root = Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(problem.network.layered("neuron branching").hidden))
     unstable = 0
     for bounds in RegionBounds(twin, root).layers[:-1]:
         first, second = (bounds.lower < 0) & (bounds.upper > 0), (bounds.lower_prime < 0) & (bounds.upper_prime > 0)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoders.network import Array, Integers, Network
+from encoders.arrays import Array, Integers
+from encoders.network import Network
 from verifair.errors import DataError, TrainingError, require
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference, match, match_within

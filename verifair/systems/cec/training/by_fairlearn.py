@@ -18,7 +18,8 @@ from fairlearn.reductions import EqualizedOdds, ExponentiatedGradient
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 
-from encoders.network import Array, Integers, Network
+from encoders.arrays import Array, Integers
+from encoders.network import Network
 from verifair.engine.questions import decisions
 from verifair.systems.cec.audit import probability
 from verifair.systems.cec.people import People

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import block_diag
 
-from encoders.network import Array, Integers, Layer, Link, Network
+from encoders.arrays import Array, Integers
+from encoders.model import Link
+from encoders.network import Layer, Network
 from verifair.engine.questions import decisions
 from verifair.systems.cec.audit import ComparedPairs, Explanations, probability, scored
 from verifair.systems.cec.explanations import explanations

@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.errors import TrainingError
 from verifair.systems.cec.matching import Matches, Reference, match, match_within

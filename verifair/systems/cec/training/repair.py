@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.errors import DataError, TrainingError
 from verifair.systems.cec.people import People
 

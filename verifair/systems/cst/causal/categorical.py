@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.design import Design, shown
 from verifair.systems.cst.causal.draws import Draws

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import SchemaError
 from verifair.schema.feature import number
 from verifair.schema.file import shown

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, SchemaError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import MissingPackage, SchemaError
 from verifair.systems.cst.causal.mechanisms import Additive
 from verifair.systems.cst.causal.model import CausalModel

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 
 STEP = 0x9E3779B97F4A7C15
 """2**64 over the golden ratio, odd: multiples of it are spread evenly (as in splitmix64)."""

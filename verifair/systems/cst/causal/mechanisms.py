@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.coefficients import Coefficients, given, with_errors
 from verifair.systems.cst.causal.design import Design, numbers, shown

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Booleans
+from encoders.arrays import Booleans
 from verifair.errors import DataError, QueryError
 from verifair.notebook.shown import Shown
 from verifair.schema.spelling import nearest

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import SchemaError
 from verifair.systems.cst.causal.mechanisms import Linear, Spec
 

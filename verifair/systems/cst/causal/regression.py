@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.linalg import qr, solve_triangular
 from sklearn.linear_model import PoissonRegressor
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError
 from verifair.systems.cst.causal.coefficients import Coefficients
 from verifair.systems.cst.causal.design import LARGEST, Design

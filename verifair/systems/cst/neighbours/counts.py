@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.aside import stacked
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError

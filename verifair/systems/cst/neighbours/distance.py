@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.aside import Aside
 from verifair.errors import DataError, QueryError
 from verifair.models.columns import holds_numbers

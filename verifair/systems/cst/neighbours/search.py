@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.aside import Aside
 from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.groups import ROWS, identities

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.systems.cst.causal.categorical import CategoricalMechanism
 from verifair.systems.cst.causal.model import CausalModel
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.systems.results.result import Shape
 
 SAMPLES = 16

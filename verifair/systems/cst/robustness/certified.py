@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate, Proof

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.systems.cst.causal.categorical import CategoricalMechanism

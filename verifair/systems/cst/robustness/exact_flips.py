@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.systems.cst.deciders import LinearRule
 from verifair.systems.cst.robustness.effects import Effects
 

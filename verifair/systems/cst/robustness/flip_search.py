@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.problem import SensitivityProblem

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.arrays import Array, Booleans, Integers
+from encoders.model import Model
 from encoders.onnx.runtime import predictions
 from verifair.checker.certificates.statement import CounterfactualQuery, Equation, Term
 from verifair.checker.kinds.counterfactuals import Enclosure, reach

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.systems.cst.deciders import Decider, NetworkDecider, counterfactually, decided
 from verifair.systems.cst.neighbours.counts import negatives
 from verifair.systems.cst.neighbours.distance import Metric

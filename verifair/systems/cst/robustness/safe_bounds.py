@@ -20,7 +20,7 @@ from itertools import count
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.systems.cst.deciders import LinearRule, counterfactually, decided
 from verifair.systems.cst.neighbours.counts import NeighbourPool

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.schema.file import Change
 from verifair.schema.schema import Schema

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.systems.fgce.space import FeatureSpace, distance

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.space import FeatureSpace
 

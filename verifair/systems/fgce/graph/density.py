@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.checker.certificates.centers import up_to
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from verifair.checker.certificates.centers import up_to
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order

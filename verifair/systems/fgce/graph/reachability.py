@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, chunks
 from verifair.systems.fgce.space import Moves
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, computed_field
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Budget
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Deadline, Helpers, Shared, workers

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.checker.certificates.centers import up_to
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.cover import within

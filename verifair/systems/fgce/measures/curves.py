@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import auc
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.centers import up_to

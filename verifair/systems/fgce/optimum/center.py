@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from encoders.programs.k_center import k_center
 from solvers import clock
 from solvers.outcome import Budget, Outcome, Termination

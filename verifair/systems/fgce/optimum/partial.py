@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.network import Booleans, Integers
+from encoders.arrays import Booleans, Integers
 from encoders.programs.max_coverage import UNIT
 from solvers import clock
 from verifair.systems.fgce.instance import Instance

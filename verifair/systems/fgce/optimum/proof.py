@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from encoders.network import Booleans, Integers, Model
+from encoders.arrays import Booleans, Integers
+from encoders.model import Model
 from encoders.programs.max_coverage import UNIT
 from solvers import clock
 from solvers.outcome import Budget

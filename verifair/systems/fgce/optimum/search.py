@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.programs.max_coverage import UNIT, ColumnBounds, column_bounds, coverage_bound, max_coverage
 from solvers import clock
 from solvers.outcome import Budget, Limit

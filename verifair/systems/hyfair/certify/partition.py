@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from encoders.arrays import Array, Integers
 from encoders.evaluate import gap
-from encoders.network import Array, Integers
 from encoders.probability.shares import probabilities
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore, readable
 from verifair.checker.report import Progress

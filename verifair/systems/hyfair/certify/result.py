@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field, InstanceOf, WithJsonSchema, computed_field
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from verifair.checker.certificates.share import ShareCertificate
 from verifair.engine.counterexamples import Counterexamples
 from verifair.engine.gap.maximise import MaximumGap

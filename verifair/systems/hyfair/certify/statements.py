@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.shares import probabilities
 from verifair.checker.certificates.certificate import Proof

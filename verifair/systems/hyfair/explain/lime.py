@@ -16,7 +16,7 @@ import numpy as np
 import scipy.special
 from sklearn.linear_model import Ridge
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.result import LimeLine
 from verifair.systems.hyfair.explain.rules import Explanation

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.network import Array, Model
+from encoders.arrays import Array
+from encoders.model import Model
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.report import Progress

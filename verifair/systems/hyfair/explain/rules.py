@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.errors import QueryError
 from verifair.interrupts import OutOfTime
 from verifair.schema.schema import Schema

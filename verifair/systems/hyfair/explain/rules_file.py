@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of
 from verifair.schema.schema import Schema

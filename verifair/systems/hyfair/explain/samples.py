@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.space import Space
 

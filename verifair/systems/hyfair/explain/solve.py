@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from encoders.network import Array
+from encoders.arrays import Array
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers, Model
+from encoders.arrays import Array, Integers
+from encoders.model import Model
 from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import decisions

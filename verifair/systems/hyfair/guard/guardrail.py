@@ -26,9 +26,10 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.model import Model
 from encoders.onnx import file as onnx_file
 from encoders.onnx.runtime import open_session
 from encoders.onnx.tensor import graph_input, graph_inputs

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, InstanceOf
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.engine.queries import KDiscrimination
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.guard.effects import Effect

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import scipy.special
 
+from encoders.arrays import Array, Integers
 from encoders.decision import Threshold
-from encoders.network import Array, Integers, Network, layered
+from encoders.network import Network
 from verifair.checker.report import Progress
 from verifair.datasets import Dataset
 from verifair.errors import DataError, TrainingError
@@ -143,7 +144,7 @@ def retrain(
     from verifair.training.fit import fine_tune  # imports torch
 
     descent = GradientDescent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
-    weights, schema = weights_of(layered(space.query.model, "retraining")), space.query.schema
+    weights, schema = weights_of(space.query.model.layered("retraining")), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)

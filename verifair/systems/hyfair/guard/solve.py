@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoders.arrays import Array, Integers
 from encoders.errors import ModelError
-from encoders.network import Array, Integers, Model, layered
+from encoders.model import Model
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
@@ -65,7 +66,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
                 f"is {subject.network.whole.kind}, and --retrain trains networks on by gradients, which trees do not have; drop "
                 "--retrain, or refit the estimator that it was exported from and guard the new file",
             )
-        retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
+        retraining.weights_of(subject.network.whole.layered("guard --retrain"))
     rule_file = rules_file.EMPTY_FILE if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _held_out(dataset, settings.outside)
     query = _query(rule_file, schema, subject.network, settings)

@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.probability.shares import logistic
 from solvers import clock
 from solvers.outcome import Budget

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from solvers import clock
 from verifair.checker.report import Progress
 from verifair.engine.queries import KDiscrimination

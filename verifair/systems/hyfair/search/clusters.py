@@ -14,8 +14,8 @@ import pandas as pd
 import scipy.special
 from pydantic import computed_field
 
+from encoders.arrays import Array, Integers
 from encoders.buckets import buckets_of
-from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logit
 
-from encoders.network import Array, Floats, Integers, Model, Network
+from encoders.arrays import Array, Floats, Integers
+from encoders.model import Model
+from encoders.network import Network
 from encoders.probability.shares import logistic, probabilities
 from verifair.engine.questions import margin
 

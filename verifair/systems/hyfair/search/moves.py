@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.arrays import Array, Integers
 from solvers.outcome import Budget
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verify import verify

@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from encoders.arrays import Array, Booleans, Integers
 from encoders.evaluate import at_once
-from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import shared_box

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Booleans
+from encoders.arrays import Booleans
 from solvers import clock
 from tests.builders import categorical, integer, linear_network, real, schema_of
 from verifair import datasets

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from encoders.arrays import Array
 from encoders.domain import Domain, Regions
-from encoders.network import Array
 from verifair.checker.certificates.tree import leaf_regions
 
 WHOLE = np.array([True, False])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from encoders.exact.dyadic import exact
-from encoders.network import Link
+from encoders.model import Link
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoders.exact.balls import Balls, precision
-from encoders.network import Link
+from encoders.model import Link
 from encoders.trees.compiled import held
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps

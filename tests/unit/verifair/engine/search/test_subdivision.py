@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from encoders.arrays import Integers
 from encoders.domain import Batched
-from encoders.network import Integers
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 
 

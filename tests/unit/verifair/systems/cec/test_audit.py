@@ -20,8 +20,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 import verifair as vf
+from encoders.arrays import Array
 from encoders.errors import ModelError
-from encoders.network import Array, Layer, Link, Model, Network
+from encoders.model import Link, Model
+from encoders.network import Layer, Network
 from encoders.onnx.reader import read_model, read_onnx
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from tests.tree_models import random_tree, save

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from verifair import datasets
 from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Reference

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from encoders.arrays import Array
 from encoders.domain import Regions
-from encoders.network import Array, Network
+from encoders.network import Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.checker.certificates.consistency import ConsistencyCertificate

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.builders import one_hot, real, schema_of
 from verifair import aside
 from verifair.schema.schema import Schema

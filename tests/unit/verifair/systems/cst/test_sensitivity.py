@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import verifair as vf
-from encoders.network import Array, Booleans
+from encoders.arrays import Array, Booleans
 from tests.builders import integer, network_of, real, schema_of
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.categorical import Categorical

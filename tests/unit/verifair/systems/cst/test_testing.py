@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, false_discovery_control
 
-from encoders.network import Array
+from encoders.arrays import Array
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst import testing
 from verifair.systems.cst.neighbours.distance import Metric

@@ -14,7 +14,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from encoders.network import Array, Booleans, Integers
+from encoders.arrays import Array, Booleans, Integers
 from tests.builders import categorical, integer, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.file import Change

@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from solvers.outcome import BackendError
 from tests.builders import categorical, integer, network_of, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from encoders.network import Array
+from encoders.arrays import Array
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, real, schema_of

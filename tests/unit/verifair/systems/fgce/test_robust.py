@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from encoders.network import Array, Network
+from encoders.arrays import Array
+from encoders.network import Network
 from encoders.onnx.reader import read_model, read_onnx
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.network import Array
+from encoders.arrays import Array
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from encoders.arrays import Array
 from encoders.errors import ModelError
-from encoders.network import Array
 from encoders.onnx.reader import read_model, read_onnx
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.tree_models import random_tree, save

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Layer, Link, Network
+from encoders.model import Link
+from encoders.network import Layer, Network
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, lattice, linear_network, real, schema_of

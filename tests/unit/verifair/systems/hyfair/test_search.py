@@ -11,9 +11,11 @@ import pytest
 import scipy.special
 from onnxruntime import InferenceSession
 
+from encoders.arrays import Array
 from encoders.buckets import bucket, share_bucket
 from encoders.domain import Forbidden
-from encoders.network import Array, Layer, Link
+from encoders.model import Link
+from encoders.network import Layer
 from encoders.probability.shares import logistic
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of

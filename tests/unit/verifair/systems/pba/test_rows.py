@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Array, Integers, Model
+from encoders.arrays import Array, Integers
+from encoders.model import Model
 from tests.builders import integer, random_network, schema_of
 from verifair import PersistentBias
 from verifair.engine.exchange import Exchange

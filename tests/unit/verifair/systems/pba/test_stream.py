@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Array, Integers, Network
+from encoders.arrays import Array, Integers
+from encoders.network import Network
 from tests.builders import categorical, integer, random_network, schema_of
 from verifair.datasets import table
 from verifair.datasets.stream import Stream
