@@ -118,9 +118,9 @@ class Model(ABC):
         return True
 
     @property
-    def programs(self) -> bool:
-        """True if LP, MILP and SMT programs, and neuron branching, can encode the model."""
-        return False
+    def programs(self) -> tuple[str, ...]:
+        """The methods, of lp, milp and smt, whose programs can encode the model; with lp also neuron branching."""
+        return ()
 
     @property
     def of_trees(self) -> bool:

@@ -138,8 +138,8 @@ class Network(Model):
         return all(layer.piecewise_linear for layer in self.layers)
 
     @property
-    def programs(self) -> bool:
-        return self.piecewise_linear
+    def programs(self) -> tuple[str, ...]:
+        return ("lp", "milp", "smt") if self.piecewise_linear else ()
 
     @property
     def work(self) -> int:

@@ -21,7 +21,7 @@ from encoders.arrays import Array, Booleans, Integers
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.probability.logistic import PRECISION, STEEPEST, line_of, require_gap
 from encoders.problem import Goal
-from solvers.program import Program
+from solvers.program import Clause, Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,6 +154,16 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
         row_upper=np.concatenate([program.row_upper, constants, np.full(count, np.inf)]), objective=objective,
         constant=0.0,
     )
+
+
+def failing_program(program: Program, margins: Array, goal: Goal) -> Program:
+    """Return the program "no row of the goal holds at some point". Each row is a clause of one inequality: strictness needs
+    clauses.   margins (2, n): g and g' over the program's columns."""
+    clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
+        Clause(rows=sp.csr_array((-row @ margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))
+        for row, constant, strict in zip(goal.rows, goal.constants, goal.strict_rows, strict=True)
+    ]
+    return replace(program, clauses=(*program.clauses, *clauses))
 
 
 def line_at(epsilon: float, b: float) -> tuple[float, float]:

@@ -26,21 +26,16 @@ Reference: Katz et al., Reluplex, CAV 2017 (the theory); Z3 as the oracle, for t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from encoders.arrays import Array, Booleans, Integers
 from encoders.network import Layer
-from encoders.problem import Goal, TwinBatch
+from encoders.problem import TwinBatch
 from encoders.programs.rows import ProgramBuilder, RowBlock
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import InputColumns, TwinBox, exit_clauses
-from solvers.program import Clause, Program
-
-if TYPE_CHECKING:
-    from encoders.programs.trees import TreeProgram
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -213,13 +208,3 @@ def smt(box: TwinBox) -> Encoding:
         relus.append(np.stack([layer.input[unstable], layer.output[unstable]], axis=1))
     clauses = exit_clauses(full.inputs, full.counts, full.builder.width)
     return full.encoding(rows, relus=np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]), clauses=clauses)
-
-
-def violated(encoding: Encoding | TreeProgram, goal: Goal) -> Program:
-    """Return the program "no row of the goal holds at some point". Each row is a clause of one inequality: strictness needs
-    clauses."""
-    clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
-        Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))
-        for row, constant, strict in zip(goal.rows, goal.constants, goal.strict_rows, strict=True)
-    ]
-    return replace(encoding.program, clauses=(*encoding.program.clauses, *clauses))

@@ -7,7 +7,8 @@ categories are binaries with sum 1. Of every tree the leaves' shares sum to 1, a
     sum of the shares left of it <= y,        sum of the shares right of it <= 1 - y,
 
 y the binary of its threshold, or the sum of the categories that go left. Whole y leave each tree the one leaf that the row ends in.
-A goal of one row about g - g' gets the trees of that difference alone.
+A goal of one row about g - g' gets the trees of that difference alone. A goal about decisions among classes holds if every clause
+has a row that holds (`encoders.trees.twin.ClauseRows`): binaries choose the clause that fails.
 
 Sound? Complete?  Both, up to the solver's tolerances; constraints of the domain are left out, so that a point may be no legal row.
 Reference: Kantchelian, Tygar, Joseph, Evasion and hardening of tree ensemble classifiers, ICML 2016.
@@ -15,82 +16,93 @@ Reference: Kantchelian, Tygar, Joseph, Evasion and hardening of tree ensemble cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from encoders.arrays import Array, Integers
 from encoders.problem import Goal
-from encoders.programs.rows import ProgramBuilder, RowBlock, matrix, worst_program
+from encoders.programs.rows import ProgramBuilder, RowBlock, failing_program, matrix, worst_program
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.joint import Preorder, holds, some
-from encoders.trees.twin import TreeTwin
-from solvers.program import Program
+from encoders.trees.twin import ClauseRows, TreeTwin
+from solvers.program import Clause, Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeProgram:
-    """A program about the margins of one question, without an objective yet, and the way back from its solutions.
+    """A program about one question, without an objective yet, and the way back from its solutions.
 
-    margins (2, n): g and g' over the columns; constants (2,) are 0.   ends: (2,), (2,) bounds of both.
+    lines: (S,) columns of g and g'; of several classes those of the lines of `rows`.   ends: (S,), (S,) bounds of them.
     columns: for each variable the cells, or categories, and the binaries that tell them apart.
     """
 
     twin: TreeTwin
     question: int
     program: Program
-    margins: Array
-    constants: Array
+    rows: ClauseRows | None
+    lines: Integers
     ends: tuple[Array, Array]
     columns: dict[int, tuple[Integers, Integers]]
 
     @classmethod
     def of(cls, twin: TreeTwin, question: int, goal: Goal, *, apart: bool = False) -> TreeProgram:
         """Return the program of one question for one goal. apart: use separate trees of each copy, which share only thresholds: the
-        formulation without common branches of the copies, for comparison."""
-        batch, index = twin.problem.batch, np.array([question])
-        terms = twin.terms(int(twin.pair_of[question]))
+        formulation without common branches of the copies, for comparison. Raises ModelError as `ClauseRows` does."""
+        batch, index, network = twin.problem.batch, np.array([question]), twin.problem.network
         first, last = twin.boxes(index, batch.lower[index][:, twin.variables], batch.upper[index][:, twin.variables])
-        difference = not apart and len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]
-        lines = terms.lines(np.array([[1.0, -1.0]])) if difference else None
-        if lines is not None:
-            adds = np.asarray(lines.adds)
-            parts = [(lines.trees, np.stack([adds, np.zeros(len(adds))]))]
-        elif apart:
-            first_copy, second_copy = twin.alone(int(twin.pair_of[question]))
-            value, value2 = first_copy.first[0], second_copy.second[0]
-            parts = [(first_copy.trees, np.stack([value, np.zeros(len(value))])),
-                     (second_copy.trees, np.stack([np.zeros(len(value2)), value2]))]
+        pair, count, margin = int(twin.pair_of[question]), twin.ensemble.outputs, twin.problem.margin
+        joint, rows = twin.joint(pair), None
+        if isinstance(network, ComparedTrees):
+            rows = ClauseRows.of(goal, network, margin)
+            weights = np.array([line.weights(count) for line in rows.lines])
         else:
-            parts = [(terms.trees, np.stack([terms.first[0], terms.second[0]]))]
-        base = np.array([float(terms.base[0][0])] * 2) if lines is None else np.zeros(2)
-        build = _Build(terms.trees, first[0].tolist(), last[0].tolist())
-        lowest, highest = base.copy(), base.copy()
-        shares, added = list[int](), list[Array]()
+            weights = np.kron(np.eye(2), margin)
+        base = np.tile(twin.ensemble.base, 2)
+        if not apart and rows is None and len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]:
+            difference = joint.terms(margin).lines(np.array([[1.0, -1.0]]))
+            parts = [(difference.trees, np.outer(difference.adds, (1.0, 0.0)))]
+            base, weights = np.array([float(difference.base[0]), 0.0]), np.eye(2)
+        elif apart:
+            parts = [(alone.trees, np.pad(twin.ensemble.value[alone.leaf1], ((0, 0), (count * copy, count - count * copy))))
+                     for copy, alone in enumerate(twin.alone(pair))]
+        else:
+            parts = [(joint.trees, np.concatenate([twin.ensemble.value[leaf] for leaf in (joint.leaf1, joint.leaf2)], axis=1))]
+        build = _Build(joint.trees, first[0].tolist(), last[0].tolist())
+        lowest = highest = weights @ base
+        shares, added = [build.builder.columns(np.ones(1), np.ones(1))], [base[None]]
         for trees, adds in parts:
             build.trees = trees
             for root in np.asarray(trees.root).tolist():
-                leaves = build.tree(root)
-                values = adds[:, [leaf for leaf, _ in leaves]]
+                leaves, columns = build.tree(root)
+                shares.append(columns)
+                added.append(adds[leaves])
+                values = weights @ adds[leaves].T
                 lowest, highest = lowest + values.min(axis=1), highest + values.max(axis=1)
-                shares += [column for _, column in leaves]
-                added.append(values)
         build.cells()
-        fixed = build.builder.columns(np.ones(1), np.ones(1))
-        width = build.builder.width
-        margins = np.zeros((2, width))
-        margins[:, shares] = np.concatenate(added, axis=1)
-        margins[:, fixed[0]] = base
-        block, lower, upper = matrix(build.builder.rows, width)
-        program = Program(
-            lower=np.concatenate(build.builder.lower), upper=np.concatenate(build.builder.upper),
-            integer=np.concatenate(build.builder.integer), rows=block, row_lower=lower, row_upper=upper,
-        )
-        return cls(twin=twin, question=question, program=program, margins=margins, constants=np.zeros(2), ends=(lowest, highest),
+        # a column for every score and every line: sums of stored numbers alone, so that SMT programs are exact
+        scores = build.equal(np.concatenate(shares), np.concatenate(added).T)
+        lines = build.equal(scores, weights)
+        return cls(twin=twin, question=question, program=build.builder.program(), rows=rows, lines=lines, ends=(lowest, highest),
                    columns=build.columns)
+
+    @property
+    def margins(self) -> Array:
+        """(S, n) the lines over the columns."""
+        return np.asarray(self.lines[:, None] == np.arange(self.program.columns), dtype=np.float64)
 
     def worst(self, goal: Goal) -> Program:
         """minimise the goal's best row: a positive optimum leaves no point against it, nor does 0 when no row is strict."""
-        return worst_program(self.program, self.margins, self.constants, goal, self.ends)
+        if self.rows is None:
+            return worst_program(self.program, self.margins, np.zeros(2), goal, self.ends)
+        return least_clause(self.program, self.lines, self.ends, self.rows)
+
+    def violated(self, goal: Goal) -> Program:
+        """Return the program "no row of the goal holds at some point"."""
+        if self.rows is None:
+            return failing_program(self.program, self.margins, goal)
+        return failing_clause(self.program, self.lines, self.rows)
 
     def decode(self, values: Array) -> Array:
         """Return the raw point (1, V) of a solution (n,): the largest value of the box in every cell."""
@@ -117,12 +129,17 @@ class _Build:
         self.columns: dict[int, tuple[Integers, Integers]] = {}
         self.hot = np.asarray(trees.hot).tolist()
 
-    def tree(self, node: int) -> list[tuple[int, int]]:
-        """Add one tree; return the leaves that the box meets, and their columns."""
-        leaves = self._below(node)
-        columns = np.array([column for _, column in leaves])
+    def tree(self, node: int) -> tuple[Integers, Integers]:
+        """Add one tree; return the leaves that the box meets, and the columns of their shares."""
+        leaves, columns = np.array(self._below(node)).T
         self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
-        return leaves
+        return leaves, columns
+
+    def equal(self, columns: Integers, weights: Array) -> Integers:
+        """Return new columns, the sums of others (N,) by weights (S, N)."""
+        sums = self.builder.free(len(weights))
+        self.builder.equations(sums, columns, weights, np.zeros(len(weights)))
+        return sums
 
     def _below(self, node: int) -> list[tuple[int, int]]:
         trees = self.trees
@@ -168,3 +185,46 @@ class _Build:
                 self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
             elif len(columns) > 1:
                 self.builder.add(RowBlock.of([columns[:-1], columns[1:]], [1.0, -1.0], -np.inf, 0.0))
+
+
+def least_clause(program: Program, lines: Integers, ends: tuple[Array, Array], rows: ClauseRows) -> Program:
+    """minimise t  subject to  t >= every row of some clause: of the one whose binary is 1. (`worst_program`, for classes.)
+
+    lines: (S,) columns of the rows' lines.   ends: (S,), (S,) bounds of them.
+    """
+    (lowest, highest), count, n = (end[rows.line] for end in ends), int(rows.clause[-1]) + 1, program.columns
+    starts = np.flatnonzero(np.diff(rows.clause, prepend=-1))
+    floor = float(np.maximum.reduceat(lowest, starts).min())
+    floor -= 1e-6 * (1 + abs(floor))
+    room = np.maximum(highest - floor, 0.0) * (1 + 1e-6)       # in a clause that is not chosen no row raises t above its floor
+    at_least = RowBlock.of([np.full(len(room), n + count), lines[rows.line], n + rows.clause], [1.0, -1.0, -room], -room, np.inf)
+    chosen = RowBlock.single(n + np.arange(count), np.ones(count), 1.0, 1.0)
+    return _extended(program, [at_least, chosen], count, least=floor)
+
+
+def failing_clause(program: Program, lines: Integers, rows: ClauseRows) -> Program:
+    """Return the program "in some clause no row holds": in that whose binary is 1. (`failing_program`, for classes.)"""
+    count, n = int(rows.clause[-1]) + 1, program.columns
+    chosen = RowBlock.single(n + np.arange(count), np.ones(count), 1.0, 1.0)
+    clauses = [     # the binary is 0, or the line is at most 0, and below 0 where 0 meets the row
+        Clause(rows=sp.csr_array((-np.ones(2), (np.arange(2), np.array([n + clause, line]))), shape=(2, n + count)),
+               bound=np.zeros(2), strict=np.array([False, not strict]))
+        for line, clause, strict in zip(lines[rows.line].tolist(), rows.clause.tolist(), rows.strict.tolist(), strict=True)
+    ]
+    return replace(_extended(program, [chosen], count), clauses=tuple(clauses))
+
+
+def _extended(program: Program, blocks: list[RowBlock], binaries: int, *, least: float | None = None) -> Program:
+    """Return the program with further rows and binaries, and one column to be minimised that is at least `least`, if given."""
+    last = [] if least is None else [least]
+    width = program.columns + binaries + len(last)
+    rows, lower, upper = matrix(blocks, width)
+    added = sp.csr_array((len(program.row_lower), binaries + len(last)))
+    return replace(
+        program, lower=np.concatenate([program.lower, np.zeros(binaries), last]),
+        upper=np.concatenate([program.upper, np.ones(binaries), np.full(len(last), np.inf)]),
+        integer=np.concatenate([program.integer, np.ones(binaries, dtype=bool), np.zeros(len(last), dtype=bool)]),
+        rows=sp.csr_array(sp.vstack([sp.hstack([program.rows, added]), rows])),
+        row_lower=np.concatenate([program.row_lower, lower]), row_upper=np.concatenate([program.row_upper, upper]),
+        objective=None if least is None else np.eye(1, width, width - 1)[0],
+    )

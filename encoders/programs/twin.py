@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.relu import LayerBounds, relu_difference_lines
 from encoders.problem import Goal
-from encoders.programs.rows import RowBlock, matrix, worst_program
+from encoders.programs.rows import RowBlock, failing_program, matrix, worst_program
 from encoders.programs.twin_box import InputColumns, TwinBox
 from solvers.program import Program
 
@@ -237,6 +237,10 @@ class Encoding:
     def minimise(self, row: Array, constant: float = 0.0) -> Program:
         """minimise  row[0] g(x) + row[1] g(x') + constant.  Programs of one encoding differ in the objective alone."""
         return replace(self.program, objective=row @ self.margins, constant=float(row @ self.constants) + constant)
+
+    def violated(self, goal: Goal) -> Program:
+        """Return the program "no row of the goal holds at some point"."""
+        return failing_program(self.program, self.margins, goal)
 
     def worst(self, goal: Goal) -> Program:
         """minimise the goal's best row: a positive optimum leaves no point against it, nor does 0 when no row is strict.

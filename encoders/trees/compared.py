@@ -69,6 +69,10 @@ class ComparedTrees(Model):
         return not self.decision.odds
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        return () if self.decision.odds else self.undecided.programs
+
+    @property
     def sides(self) -> tuple[list[int], list[int]]:
         """The classes of the only group, and all other classes."""
         (group,) = self.decision.groups

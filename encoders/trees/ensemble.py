@@ -93,6 +93,10 @@ class TreeEnsemble(Model):
         return True
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        return "milp", "smt"
+
+    @property
     def knows_float32(self) -> bool:
         return self.terms is not None
 

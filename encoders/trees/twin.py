@@ -21,7 +21,7 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.cells import HELD, TreeCells, cells_of
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, LeafTerms, LineTrees, line_trees
+from encoders.trees.joint import JointTrees, LineTrees, line_trees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
 from solvers import clock
@@ -97,14 +97,14 @@ class TreeTwin:
         _, first, number = np.unique(sides, axis=0, return_index=True, return_inverse=True)
         return replace(twin, pair_of=number.reshape(-1)[twin.pair_of], pairs=pairs[first])
 
-    def terms(self, pair: int) -> LeafTerms:
-        """Return the trees of both copies for a pair of protected values, with their leaves' contributions to the margins."""
-        return self._joint(pair).terms(self.problem.margin)
+    def joint(self, pair: int) -> JointTrees:
+        """Return the trees of both copies for a pair of protected values."""
+        return self._joined(*self._sides([pair]))
 
-    def alone(self, pair: int) -> tuple[LeafTerms, ...]:
-        """Return the trees of each copy alone, for a pair of protected values, with their leaves' contributions to its margin."""
+    def alone(self, pair: int) -> tuple[JointTrees, ...]:
+        """Return the trees of each copy alone, for a pair of protected values."""
         differs, first, second = self._sides([pair])
-        return tuple(self._joined(differs, side, side).terms(self.problem.margin) for side in (first, second))
+        return tuple(self._joined(differs, side, side) for side in (first, second))
 
     def copies(self, pair: int, lines: Array | tuple[ScoreLine, ...]) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines: (C, 2) of both margins, for a mean
@@ -124,10 +124,12 @@ class TreeTwin:
         network = self.problem.network
         if isinstance(lines, tuple):
             return self._differences(pair, lines)
-        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.terms(pair).lines(lines)
+        if isinstance(network, MeanOfTrees):
+            return self.scores(pair, lines, network.steepness)
+        return self.joint(pair).terms(self.problem.margin).lines(lines)
 
     def _differences(self, pair: int, lines: tuple[ScoreLine, ...]) -> LineTrees:
-        joint = self._joint(pair)
+        joint = self.joint(pair)
         unit = np.eye(self.ensemble.outputs)
         worths = {(a, b): joint.terms(unit[a] - unit[b]) for a, b in {(line.over, line.under) for line in lines}}
         return line_trees(joint.trees, [worths[line.over, line.under].rounded(line.p, line.q) for line in lines])
@@ -135,14 +137,11 @@ class TreeTwin:
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
         """Return the trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m, followed
         by the sum of each line over the scores, times `steep` (m,)."""
-        joint = self._joint(pair)
+        joint = self.joint(pair)
         by_line = joint.scores(len(steep), lines)
         sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, line, strict=True)), float(steep @ [base for _, base in line]))
                 for line in by_line]
         return line_trees(joint.trees, [*(entry for line in by_line for entry in line), *sums])
-
-    def _joint(self, pair: int) -> JointTrees:
-        return self._joined(*self._sides([pair]))
 
     def _joined(self, differs: Booleans, first: Booleans, second: Booleans) -> JointTrees:
         """Return the trees in which nodes of differing variables belong to variable -2."""
@@ -277,6 +276,11 @@ class ScoreLine:
     under: int
     p: float
     q: float
+
+    def weights(self, scores: int) -> Array:
+        """Return (2 scores,) the weights of all scores at x, then at x'."""
+        d = np.eye(scores)[self.over] - np.eye(scores)[self.under]
+        return np.concatenate([self.p * d, self.q * d])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -117,7 +117,7 @@ def described(**more: str) -> Schema:
 
 
 def test_the_table_names_kinds_and_questions_that_are_asked() -> None:
-    assert len(refused()) == 27
+    assert len(refused()) == 26
     assert {asked for asked, _ in refused()} <= set(ASKED)
     assert {name for _, name in refused()} <= set(MODELS)
 

@@ -12,7 +12,7 @@ from encoders.probability.logistic import exceeds
 from encoders.problem import TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined
-from encoders.programs.smt import smt, violated
+from encoders.programs.smt import smt
 from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget, Termination
@@ -102,7 +102,7 @@ def test_smt_and_brute_force_agree(shape: str, seed: int, goal, installed) -> No
     problem = problem_of(shape, seed, **tiny)
     box = TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR)
     encoding = smt(box)
-    outcome = installed.solve(violated(encoding, goal), budget=BUDGET)
+    outcome = installed.solve(encoding.violated(goal), budget=BUDGET)
     if not_safe(problem, lattice(box.lower, box.upper), goal).any():
         assert outcome.termination is Termination.SATISFIED
         assert not_safe(problem, encoding.decode(outcome.values), goal).all()
@@ -188,7 +188,7 @@ def test_smt_and_brute_force_agree_on_legal_points(shape: str, seed: int, name: 
     encoding, points = smt(box), legal_points(problem, box)
     truth = bool(len(points)) and bool(against(problem, points, goal).any())
     for _ in range(50):
-        outcome = installed.solve(violated(encoding, goal), budget=BUDGET)
+        outcome = installed.solve(encoding.violated(goal), budget=BUDGET)
         if outcome.termination is Termination.INFEASIBLE:
             assert not truth
             return

@@ -17,7 +17,6 @@ from encoders.arrays import Integers
 from encoders.bounds.twin import Twin
 from encoders.model import Model
 from encoders.problem import TwinProblem
-from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock, registry
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
@@ -29,7 +28,8 @@ from verifair.engine.solver import ask, copies_of
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
-METHODS = ("auto", "bnb", "lp", "milp", "smt")
+PROGRAMS = ("lp", "milp", "smt")
+METHODS = ("auto", "bnb", *PROGRAMS)
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
 
 TOO_LATE = 2e-3
@@ -72,7 +72,7 @@ def _solved(
         return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
     deadline = clock.now() + budget.seconds
     match method:
-        case "auto" if problem.network.programs:
+        case "auto" if "lp" in problem.network.programs:
             answers = _by_turns(problem, budget, deadline, group, progress)
             _ask_milp(problem, answers, solver, budget, deadline, group)
         case "auto" | "bnb":
@@ -100,8 +100,8 @@ def check_method(network: Model, method: str, solver: str | None) -> None:
         registry.get(solver)
         if method == "bnb":
             raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
-    trees = isinstance(network, TreeEnsemble) and method in ("milp", "smt")
-    if not network.programs and not trees and (solver is not None or method in ("lp", "milp", "smt")):
+    asked = "lp" if solver is not None and method == "auto" else method
+    if asked in PROGRAMS and asked not in network.programs:
         network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
 
 

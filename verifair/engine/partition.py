@@ -258,7 +258,7 @@ class _Chunk:
 
     def _by_neurons(self, questions: Integers) -> None:
         """Try neuron branching for one question after the other, in both directions: each gets a proof, a witness, or neither."""
-        for q in questions.tolist() if self.problem.network.programs else []:
+        for q in questions.tolist() if "lp" in self.problem.network.programs else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
             trees, float32 = [], True

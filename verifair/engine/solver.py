@@ -20,11 +20,10 @@ from encoders.evaluate import exact_goals
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined
-from encoders.programs.smt import smt, violated
+from encoders.programs.smt import smt
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
-from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock, registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
@@ -61,7 +60,7 @@ def left(budget: Budget, deadline: float) -> Budget:
 
 def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
     """Return both copies of a problem's model, as `ask` takes them."""
-    if not isinstance(problem.network, TreeEnsemble):
+    if not problem.network.of_trees:
         return Twin.of(problem)
     from encoders.trees.twin import TreeTwin
 
@@ -102,7 +101,7 @@ def ask(
     below = 0.0 if method == "milp" else None
     rejected = 0
     for _ in range(MAX_LINES):
-        program = violated(encoding, goal) if method == "smt" else encoding.worst(goal)
+        program = encoding.violated(goal) if method == "smt" else encoding.worst(goal)
         if method != "smt" and Capability.EXACT in backend.capabilities:
             program = loosened(program)
         above = sufficient(backend.tolerance) * _scale(program) * (1 + 1e-6) if _scale(program) <= LARGEST_SCALE else None

@@ -18,7 +18,7 @@ import numpy as np
 
 from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
-from encoders.programs.smt import smt, violated
+from encoders.programs.smt import smt
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Termination
@@ -53,7 +53,7 @@ def decide(question: DecisionQuestion, budget: Budget) -> Reply:
             remaining = min(deadline - time.monotonic(), soft)
             if remaining <= 0:
                 return unknown("time", f"{len(tasks)} parts")
-            outcome = registry.solve(violated(encoding, goal), backend="z3", budget=Budget(seconds=remaining, seed=budget.seed))
+            outcome = registry.solve(encoding.violated(goal), backend="z3", budget=Budget(seconds=remaining, seed=budget.seed))
             solver_seconds += outcome.solve_seconds
             version = outcome.version
             if outcome.termination is Termination.INFEASIBLE:

@@ -15,7 +15,7 @@ from encoders.probability.logistic import exceeds
 from encoders.problem import Goal, TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import line_at, refined
-from encoders.programs.smt import smt, violated
+from encoders.programs.smt import smt
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
@@ -156,7 +156,7 @@ def decided(problem: TwinProblem, encoding: Encoding, goal: Goal, *, exact: bool
     assert goal.gap is not None
     for _ in range(60):
         if exact:
-            solution = satisfiable(violated(encoding, goal))
+            solution = satisfiable(encoding.violated(goal))
         else:
             found = optimum(encoding.worst(goal))
             solution = None if found is None or found[0] > -1e-7 else found[1]

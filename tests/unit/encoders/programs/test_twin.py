@@ -16,7 +16,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Network
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
-from encoders.programs.smt import smt, violated
+from encoders.programs.smt import smt
 from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
@@ -188,7 +188,7 @@ def test_smt_is_satisfiable_exactly_when_a_lattice_point_violates(shape: str, se
     encoding = smt(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
     points = lattice(problem.batch.lower[0], problem.batch.upper[0])
     truth = not_safe(problem, points, goal)
-    values = satisfiable(violated(encoding, goal))
+    values = satisfiable(encoding.violated(goal))
     assert (values is not None) == truth.any()
     if values is not None:
         assert not_safe(problem, encoding.decode(values), goal).all()
@@ -238,8 +238,8 @@ def test_smt_decides_ties_by_strictness() -> None:
     network = constant(random_network(np.random.default_rng(0), (3, 3, 1)))
     problem = twin_problem(np.random.default_rng(0), network=network)
     encoding = smt(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
-    assert satisfiable(violated(encoding, DIFFERENCE)) is not None
-    assert satisfiable(violated(encoding, replace(DIFFERENCE, strict=False))) is None
+    assert satisfiable(encoding.violated(DIFFERENCE)) is not None
+    assert satisfiable(encoding.violated(replace(DIFFERENCE, strict=False))) is None
 
 
 def constant(network: Network) -> Network:

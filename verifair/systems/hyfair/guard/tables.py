@@ -40,7 +40,7 @@ def show(result: GuardResult, console: Console) -> None:
     console.print(f"wrote {result.guarded} ({rules}{earlier_note}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {quote(name)}" for name in query.protected), box_options(query.box)]).rstrip()
     command = f"verifair certify {quote(str(result.model))} --schema {quote(result.schema_file)} {about} --differ any"
-    command += "" if query.model.whole.outputs > 2 and not query.model.programs else " --maximise"
+    command += "" if query.model.whole.outputs > 2 and "lp" not in query.model.programs else " --maximise"
     console.print(f"To prove what is left: {command}", soft_wrap=True)
 
 
