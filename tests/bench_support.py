@@ -19,7 +19,7 @@ class Fake(Competitor):
     def takes(self, question: Question) -> bool:
         return True
 
-    def warm_up(self) -> None:
+    def warm_up(self, question: Question) -> None:
         if self.method == "unloadable":
             raise ImportError("no such library")
 

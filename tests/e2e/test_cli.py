@@ -390,7 +390,7 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
     monkeypatch.setattr(competitors, "competitors", lambda: [Competitor(method="auto"), absent])
     code, screen, _ = inside("bench", "--list")
     assert code == 0
-    assert "106 cases" in screen
+    assert "118 cases" in screen
     assert 'pip install "verifair[peers]"' in screen
     code, screen, _ = inside("bench", "--cases", "random-wide/4-0", "--repeats", 1, "--out", "out")
     assert code == 0

@@ -29,6 +29,7 @@ from verifair.bench.questions import (
     RelaxationQuestion,
 )
 from verifair.bench.records import Reply
+from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
 
 DEFAULTS = {"decision": "auto", "relaxation": "lp:highs", "minimum": "bnb", "center": "exact"}
@@ -81,7 +82,7 @@ class Competitor:
             case DecisionQuestion():
                 if self.method in PEERS:
                     return PEERS[self.method].takes(question.problem)
-                return self.method in ("auto", "bnb", "lp", "milp", "smt")
+                return self.method in ("auto", "bnb", *question.problem.network.programs)
             case RelaxationQuestion():
                 return self.method == "lp"
             case MinimumQuestion():
@@ -112,10 +113,13 @@ class Competitor:
         """Return the largest number of seconds that starting other programs takes in a run; it does not count as its time."""
         return 0.0 if self.tool is None else self.tool.startup * self.tool.queries(question)
 
-    def warm_up(self) -> None:
-        """Load the backend's package and take its licence by solving a trivial program, before anything is measured."""
+    def warm_up(self, question: Question) -> None:
+        """Load the backend's package and take its licence by solving a trivial program, and load the compiled loops for trees,
+        before anything is measured."""
         if self.tool is not None:
             return
+        if isinstance(question, DecisionQuestion):
+            ready(question.problem.network)
         if self.method == "marabou":
             marabou.load()
         else:

@@ -15,10 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from encoders.model import Model
 from verifair.bench.questions import CenterQuestion, FileQuestion, Question
 from verifair.bench.records import DISAGREEMENT, WRONG_WITNESS, BenchRecord
 from verifair.engine.answer import reproducer
@@ -87,12 +90,20 @@ def asked_again(question: Question) -> dict[str, Any]:
         return {"kind": "file", "query": question.text(), "networks": {name: str(path) for name, path in question.networks}}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
-    # A network without a file is written in full.
-    layers = () if problem.network.source else problem.network.layered("a reproducer without a file").layers
     return {
         "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),
-        "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in layers],
+        **({} if problem.network.source else _in_full(problem.network)),
     }
+
+
+def _in_full(model: Model) -> dict[str, Any]:
+    """Return the numbers of a model without a file."""
+    if not model.of_trees:
+        layers = model.layered("a reproducer without a file").layers
+        return {"layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in layers]}
+    parts = {field.name: getattr(model.whole, field.name) for field in fields(model.whole)}
+    trees = {name: part.tolist() for name, part in parts.items() if isinstance(part, np.ndarray)}
+    return {"trees": trees, "decision": None if model.decision is None else asdict(model.decision)}
 
 
 def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from encoders.arrays import Array
 from encoders.evaluate import exact_goals
+from encoders.model import Model
 from encoders.network import Network
 from encoders.problem import TwinProblem
 from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
@@ -139,7 +140,7 @@ def _feed(digest: Any, value: Any) -> None:
     digest.update(type(value).__name__.removesuffix("Question").encode())
     if is_dataclass(value):
         for field in fields(value):
-            if not (isinstance(value, Network) and field.name == "source"):
+            if not (isinstance(value, Model) and field.name == "source"):
                 digest.update(field.name.encode())
                 _feed(digest, getattr(value, field.name))
     elif isinstance(value, np.ndarray):

@@ -130,7 +130,7 @@ def work(connection: Connection) -> None:
         return  # the benchmark was interrupted
     with threadpool_limits(limits=1):
         try:
-            competitor.warm_up()
+            competitor.warm_up(question)
         except Exception as error:  # any error of a backend is this run's answer
             connection.send(None)
             connection.send(Measured(reply=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))

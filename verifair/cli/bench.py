@@ -38,9 +38,9 @@ class BenchSettings(Settings):
     cases: tuple[str, ...] = ()
     """Only cases with matching names, e.g. 'pba-*/3-*'; repeat."""
     network: Path | None = None
-    """Your network, an ONNX file, instead of the shipped ones."""
+    """Your model, an ONNX file of a network or of trees, instead of the shipped ones."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
-    """Description of your network's inputs (TOML)."""
+    """Description of your model's inputs (TOML)."""
     data: Path | None = None
     """Your table; questions are asked about and around its rows."""
     queries: tuple[Path, ...] = ()
@@ -71,9 +71,9 @@ class BenchSettings(Settings):
         if self.quick and (self.network is not None or self.queries):
             raise ValueError("--quick asks about the shipped networks: drop it, or drop --network and --queries")
         if (self.schema_file is None) != (self.data is None):
-            raise ValueError("--schema and --data describe one network: give both, or none")
+            raise ValueError("--schema and --data describe one model: give both, or none")
         if self.schema_file is not None and self.network is None:
-            raise ValueError("--schema and --data are about your own network: add --network")
+            raise ValueError("--schema and --data are about your own model: add --network")
         if self.network is not None and self.schema_file is None and not self.queries:
             raise ValueError("--network needs something to ask: --schema and --data, or --queries")
 

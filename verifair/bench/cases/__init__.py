@@ -7,24 +7,25 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from solvers.plugins import plugins
-from verifair.bench.cases import centers, random_networks, shipped
+from verifair.bench.cases import centers, random_models, shipped
 from verifair.bench.cases.family import BenchCase, Family
 from verifair.errors import QueryError
 
-QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "center-german/[12]0-0")
+QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "random-trees/4-*",
+         "center-german/[12]0-0")
 """A taste of every kind, for `--quick`."""
 GROUP = "verifair.cases"
 
 
 @lru_cache
 def families() -> tuple[Family, ...]:
-    """Return all families of the shipped data and of random networks, and those that installed packages bring.
+    """Return all families of the shipped data and of random models, and those that installed packages bring.
 
     An entry point of the group `verifair.cases` is a function that returns families.
     Raises PluginError for one that does not load.
     """
     external = (family for build in plugins(GROUP) for family in build())
-    return (*shipped.families(), *random_networks.families(), *centers.families(), *external)
+    return (*shipped.families(), *random_models.families(), *centers.families(), *external)
 
 
 def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None, seeds: int = 1) -> list[BenchCase]:

@@ -1,10 +1,10 @@
-"""Questions about rows of a table and a network: the shipped ones, or a user's own; each is read once in a process.
+"""Questions about rows of a table and a model: the shipped ones, or a user's own; each is read once in a process.
 
 PBA and robustness: neighbourhoods that grow around the same rows, as decisions, triangle LPs and exact minima.
 
 2-fairness on boxes around a row: no decision flips, or no probability gap above epsilon. At size n, n features (numbers first)
 range over their whole declared range; the others keep the row's values. Even cases take a row from the tenth with the largest
-margins, so that small boxes are fair; odd ones take any row. For a user's network also parts of Fairify's partition of the whole
+margins, so that small boxes are fair; odd ones take any row. For a user's model also parts of Fairify's partition of the whole
 domain. The schema's first protected feature differs, by one value.
 """
 
@@ -19,15 +19,15 @@ import numpy as np
 
 from encoders.arrays import Array, Integers
 from encoders.evaluate import pair
-from encoders.network import Network
-from encoders.onnx.reader import read_onnx
+from encoders.model import Model
+from encoders.onnx.reader import read_model, read_onnx
 from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import DecisionQuestion, Kind, MinimumQuestion, Question, RelaxationQuestion
 from verifair.checker.partition import Partition
 from verifair.engine.queries import IndividualFairness
-from verifair.engine.questions import Pairs, bias_problem, classes, decisions, goals_of, margin, robustness_problem, twin_problem
+from verifair.engine.questions import Pairs, bias_problem, decisions, goals_of, margin, robustness_problem, twin_problem
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.pba.stream import LabelledRows, judge
@@ -39,12 +39,12 @@ EPSILON = 0.1
 OPEN = {"german": (2, 5, 9), "adult": (2, 4, 7)}
 """Numbers of open features."""
 OWN_OPEN, PARTS = (2, 5, 9), (3, 10, 30)
-"""For a user's network: numbers of open features, and of values in a block of the partition."""
+"""For a user's model: numbers of open features, and of values in a block of the partition."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskedRows:
-    """A network, its schema and rows.   sensitive: the feature that differs.
+    """A model, its schema and rows.   sensitive: the feature that differs.
 
     eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them with more
     confidence than their counterfactual, so that the row itself does not refute the question.   confident: the tenth of the
@@ -52,7 +52,7 @@ class AskedRows:
     """
 
     name: str
-    network: Network
+    network: Model
     schema: Schema
     sensitive: str
     table: LabelledRows
@@ -65,7 +65,7 @@ class AskedRows:
         return _bias(self.network, self.schema, self.sensitive, self.table, np.array([row]), delta)
 
     @classmethod
-    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: LabelledRows) -> AskedRows:
+    def of(cls, name: str, network: Model, schema: Schema, sensitive: str, table: LabelledRows) -> AskedRows:
         """Choose the rows to ask about: all rows if none is predicted right in both copies."""
         correct = table.predicted == table.labels
         flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
@@ -93,22 +93,19 @@ def shipped(name: str) -> AskedRows:
 
 @lru_cache
 def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
-    """Read a user's network, schema and table. Without labels in the schema, the network's predictions are the labels.
+    """Read a user's model, schema and table. Without labels in the schema, the model's predictions are the labels.
 
-    Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
+    Raises QueryError for a schema that protects nothing, and a table without rows.
     """
-    settled, schema = Schema.load(schema_file).settled(read_onnx(model))
-    network = settled.layered("a question of the bench")
+    settled, schema = Schema.load(schema_file).settled(read_model(model))
+    network = schema.judges(settled)    # one margin, above 0 for decision 1
     if not schema.protected_names:
         raise QueryError(f"{schema_file}: protects no feature, and questions are about one; write protected = true in its section")
-    if classes(network) != 2:
-        raise QueryError(f"{model}: decides between {classes(network)} classes, and the questions are about two")
-    frame = datasets.read_table(data)
-    if schema.label is not None and schema.label in frame:
-        table = LabelledRows.of(network, schema, frame)
-    else:
-        raw, decide = schema.raw(frame), judge(network, schema)
-        table = LabelledRows(raw=raw, labels=decide(raw), judge=decide)
+    frame, decide = datasets.read_table(data), judge(network, schema)
+    raw = schema.raw(frame)
+    is_labelled = schema.label is not None and schema.label in frame
+    labels = np.where(schema.favoured(frame), schema.good, 1 - schema.good) if is_labelled else decide(raw)
+    table = LabelledRows(raw=raw, labels=labels, judge=decide)
     if not len(table.raw):
         raise QueryError(f"{data}: has no rows to ask about")
     return AskedRows.of("own", network, schema, schema.protected_names[0], table)
@@ -122,7 +119,7 @@ def _flipped(schema: Schema, sensitive: str, raw: Array) -> Array:
     return result
 
 
-def _bias(network: Network, schema: Schema, sensitive: str, table: LabelledRows, rows: Integers, delta: float) -> TwinProblem:
+def _bias(network: Model, schema: Schema, sensitive: str, table: LabelledRows, rows: Integers, delta: float) -> TwinProblem:
     """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]
@@ -187,16 +184,16 @@ def _box(data: AskedRows, epsilon: float | None, low: Array, high: Array) -> Dec
 
 def families() -> list[Family]:
     """Return the families of the shipped data."""
-    return [family for name in NAMES for family in _families(partial(shipped, name), name, SENSITIVE, OPEN[name])]
+    return [family for name in NAMES for family in _families(partial(shipped, name), name, SENSITIVE, OPEN[name], layers=True)]
 
 
 def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
-    """Return the families of a user's network. Raises the errors of reading its files."""
+    """Return the families of a user's model. Raises the errors of reading its files."""
     read = partial(own, model, schema_file, data)
     subject = read()
     others = len(subject.schema.features) - 1
     sizes = tuple(sorted({min(n, others) for n in OWN_OPEN} - {0}))
-    result = _families(read, subject.name, subject.sensitive, sizes)
+    result = _families(read, subject.name, subject.sensitive, sizes, layers="lp" in subject.network.programs)
     parts = Family(
         name="parts-own", kind="decision", about="parts of Fairify's partition, drawn", size_is="values a block", sizes=PARTS,
         count=2, build=partial(_part, read),
@@ -204,7 +201,8 @@ def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
     return [*result, parts]
 
 
-def _families(read: ReadRows, name: str, sensitive: str, open_counts: tuple[int, ...]) -> list[Family]:
+def _families(read: ReadRows, name: str, sensitive: str, open_counts: tuple[int, ...], *, layers: bool) -> list[Family]:
+    """Return the families of rows.   layers: also those about triangle LPs and exact minima, which need a ReLU network."""
     specs: tuple[tuple[str, Kind, str, int, Maker, type[QuestionType]], ...] = (
         (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
         (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
@@ -216,7 +214,7 @@ def _families(read: ReadRows, name: str, sensitive: str, open_counts: tuple[int,
             name=label, kind=kind, about=about, size_is="delta, units around the row", sizes=DELTAS, count=count,
             build=partial(_around, read, make_problem, question_type),
         )
-        for label, kind, about, count, make_problem, question_type in specs
+        for label, kind, about, count, make_problem, question_type in specs if kind == "decision" or layers
     ]
     flips = ("fair", f"2-fairness (no decision flips with {sensitive})", None, 2)
     gaps = ("gap", f"no probability gap above {EPSILON} with {sensitive}", EPSILON, 1)

@@ -32,8 +32,8 @@ FIRST, MAX_PARTS = 10, 1000
 
 
 def takes(problem: TwinProblem) -> bool:
-    """Return True if the goals are decision flips or differences: Fairify knows no probability gaps."""
-    return all(goal.gap is None for goal in problem.goals)
+    """Return True if the goals are decision flips or differences of a ReLU network: Fairify knows no probability gaps."""
+    return "lp" in problem.network.programs and all(goal.gap is None for goal in problem.goals)
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:

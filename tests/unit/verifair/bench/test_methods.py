@@ -1,5 +1,6 @@
 """What each method says of small problems is the truth: brute force over the lattice, scipy for LPs; peers as well."""
 
+import json
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from encoders.bounds.twin import Twin
+from encoders.evaluate import exact_goals
 from encoders.problem import TwinProblem
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
@@ -17,6 +19,7 @@ from tests.builders import DIFFERENCE, NO_FLIP, lattice, twin_problem
 from verifair.bench import methods
 from verifair.bench.cases import chosen
 from verifair.bench.competitors import competitors
+from verifair.bench.contradictions import asked_again
 from verifair.bench.peers import fairify, marabou
 from verifair.bench.questions import DecisionQuestion, MinimumQuestion, RelaxationQuestion
 
@@ -40,6 +43,35 @@ def test_every_method_decides_as_brute_force_does(seed: int) -> None:
         said = methods.decide(DecisionQuestion(problem=question), method, solver, BUDGET)
         assert said.status == truth(question), method
         assert said.trust == ("exact" if said.status == "violated" else "claimed" if solver else "checked")
+
+
+@pytest.mark.parametrize("name", ["random-trees/4-0", "random-trees/4-1", "random-classes/4-1", "random-classes/16-1"])
+def test_every_method_decides_trees_as_brute_force_does(name: str) -> None:
+    """In the cells next to a row; the boxes of random-trees are made smaller for that."""
+    pytest.importorskip("z3", reason='pip install "verifair[z3]"')
+    (case,) = chosen([name], 0)
+    asked = case.question()
+    assert isinstance(asked, DecisionQuestion)
+    batch = asked.problem.batch
+    centre = np.clip((batch.lower + batch.upper) // 2, batch.lower, batch.upper)
+    batch = replace(batch, lower=np.maximum(centre - 1, batch.lower), upper=np.minimum(centre + 1, batch.upper))
+    asked = DecisionQuestion(problem=replace(asked.problem, batch=batch))
+    points = lattice(batch.lower[0], batch.upper[0])
+    met, _ = exact_goals(asked.problem, np.zeros(len(points), dtype=np.int64), points)
+    expected = "proved" if met.all() else "violated"
+    for method, solver in (("auto", None), ("bnb", None), ("milp", "highs"), ("smt", "z3")):
+        assert methods.decide(asked, method, solver, BUDGET).status == expected, method
+    asking = {one.name for one in competitors() if one.takes(asked)}
+    assert {"auto", "bnb", "milp:highs", "smt:z3"} <= asking
+    assert not {"lp:highs", "marabou", "fairify:z3"} & asking
+
+
+def test_a_disagreement_about_trees_without_a_file_holds_all_of_them() -> None:
+    (case,) = chosen(["random-classes/4-0"], 0)
+    asked = asked_again(case.question())
+    assert asked["decision"]["groups"] == ((2,),)
+    assert np.array(asked["trees"]["value"]).shape == (4 * 31, 3)
+    json.dumps(asked["trees"])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -252,10 +252,10 @@ def test_seeds_draw_other_questions_and_spread_is_told() -> None:
 MODULE = """
 from dataclasses import replace
 from solvers import registry
-from verifair.bench.cases import random_networks
+from verifair.bench.cases import random_models
 backend = replace(registry.get("highs"), name="{name}")
 def cases():
-    return [replace(one, name="toy-" + one.name) for one in random_networks.families()[:1]]
+    return [replace(one, name="toy-" + one.name) for one in random_models.families()[:1]]
 """
 
 

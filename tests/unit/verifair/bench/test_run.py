@@ -16,17 +16,19 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from solvers.outcome import Budget
 from tests.bench_support import Fake, record
 from tests.builders import integer, one_hot, schema_of
+from tests.tree_models import save
 from verifair import datasets
-from verifair.bench import worker
+from verifair.bench import methods, worker
 from verifair.bench.cases import QUICK, chosen, families
 from verifair.bench.cases.family import BenchCase
 from verifair.bench.cases.shipped import own, own_families
 from verifair.bench.competitors import Competitor
 from verifair.bench.contradictions import contradictions
 from verifair.bench.peers.process import Tool
-from verifair.bench.questions import FileQuestion, fingerprint, subject
+from verifair.bench.questions import DecisionQuestion, FileQuestion, fingerprint, subject
 from verifair.bench.records import NAME, Journal
 from verifair.bench.run import in_turns, rotated, run
 from verifair.bench.worker import measure
@@ -92,6 +94,25 @@ def test_a_network_of_ones_own_is_asked_as_its_schema_describes_it(tmp_path: Pat
     assert asked.network.inputs == asked.schema.domain.columns == 4
     assert asked.table.labels.tolist() == [0, 0, 1, 1, 0]
     assert all(one.build(one.sizes[0], 0, 0) is not None for one in own_families(model, schema_file, data))
+
+
+def test_trees_of_ones_own_are_asked_about_the_favourable_classes(tmp_path: Path) -> None:
+    """Those of three classes; labels are classes, and what needs layers is not asked."""
+    model, schema_file, data = tmp_path / "m.onnx", tmp_path / "s.toml", tmp_path / "t.csv"
+    trees = [(0, "BRANCH_LEQ", 1.5, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]), (1, "BRANCH_LEQ", 0.5, [2.0, 0.0, 0.0], [0.0, 0.0, 0.5])]
+    save(model, trees, 2, classes=3, transform="SOFTMAX")
+    described = schema_of(integer("age", 0, 3, unit=1), integer("sex", 0, 1, protected=True), positive="class in [1, 2]", label="y")
+    schema_file.write_text(described.dumps(), encoding="utf-8")
+    data.write_text("age,sex,y\n0,0,0\n1,1,1\n3,1,2\n2,0,2\n", encoding="utf-8")
+    asked = own(model, schema_file, data)
+    assert asked.table.labels.tolist() == [0, 1, 1, 1]
+    assert asked.table.predicted.tolist() == [0, 1, 1, 0]
+    families = own_families(model, schema_file, data)
+    assert {one.name for one in families} == {"pba-own", "robust-own", "fair-own", "gap-own", "parts-own"}
+    flips = next(one for one in families if one.name == "fair-own").build(1, 0, 0)
+    assert isinstance(flips, DecisionQuestion)
+    assert methods.decide(flips, "bnb", None, Budget(seconds=20)).status == "violated"
+    assert methods.decide(flips, "milp", "highs", Budget(seconds=20)).status == "violated"
 
 
 def test_a_glob_that_matches_nothing_is_refused() -> None:
@@ -281,4 +302,4 @@ def test_files_of_a_question_are_those_of_the_machine_that_asks(tmp_path: Path) 
 def test_competitors_take_turns() -> None:
     assert rotated([ENGINE, *(Fake(method=m) for m in "ab")], 4)[0].method == "a"
     order = [[one.family.name for one in at_once] for at_once in in_turns(chosen(["random-*/*"], 0))]
-    assert order[:2] == [["random-wide", "random-deep", "random-hundred"]] * 2
+    assert order[:2] == [["random-wide", "random-deep", "random-hundred", "random-trees", "random-classes"]] * 2

@@ -1,8 +1,9 @@
-"""2-fairness of random ReLU networks that grow wider, or deeper, on an integer lattice: do log-odds ever differ by more than c?
+"""2-fairness of random models that grow, on an integer lattice: do log-odds ever differ by more than c?
 
-Networks with 100 neurons a layer, as deep as those of data/race, are asked about in the cells next to a point of the lattice.
+ReLU networks grow wider, or deeper, and ensembles get more trees. Networks with 100 neurons a layer, as deep as those of data/race,
+are asked about in the cells next to a point of the lattice; and so are trees of three classes, whether the decision differs.
 
-Weights are drawn from the seed, and c is close to the largest difference at random points: above it in even cases, which are then
+Models are drawn from the seed, and c is close to the largest difference at random points: above it in even cases, which are then
 mostly fair, below it in odd ones, which have few witnesses.
 """
 
@@ -14,12 +15,15 @@ from functools import partial
 
 import numpy as np
 
+from encoders.decision import Favoured, decided
 from encoders.domain import Domain
-from encoders.model import Link
+from encoders.model import Link, Model
 from encoders.network import Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import DecisionQuestion
+from verifair.engine.questions import NO_FALL, NO_RISE
 
 FEATURES, REACH = 6, 10
 """Shared integer features, each in -REACH .. REACH; a seventh one, 0 or 1, is protected."""
@@ -27,7 +31,9 @@ WIDTH = 8
 POINTS = 4096
 ABOVE, BELOW = 1.3, 0.97
 """c over the largest difference that so many random points show."""
-WIDTHS, DEPTHS, DEPTHS_OF_HUNDRED = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8)
+WIDTHS, DEPTHS, DEPTHS_OF_HUNDRED, TREES = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8), (4, 16, 64)
+SPLITS = 4
+"""On every path of a tree."""
 
 
 def families() -> list[Family]:
@@ -44,22 +50,58 @@ def families() -> list[Family]:
             name="random-hundred", kind="decision", about="2-fairness of random networks with hidden layers of 100, about a point",
             size_is="hidden layers", sizes=DEPTHS_OF_HUNDRED, count=2, build=partial(_build, "random-hundred"),
         ),
+        Family(
+            name="random-trees", kind="decision", about=f"2-fairness of random trees with {SPLITS} splits on a path",
+            size_is="trees", sizes=TREES, count=2, build=partial(_build, "random-trees"),
+        ),
+        Family(
+            name="random-classes", kind="decision", about="2-fairness of decisions of random trees of three classes, about a point",
+            size_is="trees", sizes=TREES, count=2, build=partial(_build, "random-classes"),
+        ),
     ]
 
 
 def _build(name: str, size: int, number: int, seed: int) -> DecisionQuestion:
-    hidden = {"random-wide": (size,), "random-deep": (WIDTH,) * size, "random-hundred": (100,) * size}[name]
     rng = generator(f"{name} {size}", number, seed)
-    problem = _problem(_network(rng, (FEATURES + 1, *hidden, 1)))
+    problem = _problem(_model(name, size, rng))
     batch, point, reach = problem.batch, np.zeros(FEATURES + 1), REACH
-    if name == "random-hundred":
+    if name in ("random-hundred", "random-classes"):
         point, reach = np.where(batch.protected, 0.0, rng.integers(1 - REACH, REACH, FEATURES + 1)), 1
         batch = replace(batch, lower=(point - ~batch.protected)[None], upper=(point + ~batch.protected)[None])
+    if name == "random-classes":
+        return DecisionQuestion(problem=replace(problem, batch=batch, goals=(NO_FALL, NO_RISE)))
     points = np.where(batch.protected, 0.0, point + rng.integers(-reach, reach + 1, (POINTS, FEATURES + 1)))
     g, g_prime = (problem.network.forward(x)[:, 0] for x in (points, np.where(batch.protected, 1.0, points)))
     limit = float(np.abs(g - g_prime).max()) * (ABOVE if number % 2 == 0 else BELOW)
     goals = tuple(Goal(rows=np.array([row]), strict=False, constant=np.array([limit])) for row in ([1.0, -1.0], [-1.0, 1.0]))
     return DecisionQuestion(problem=replace(problem, batch=batch, goals=goals))
+
+
+def _model(name: str, size: int, rng: np.random.Generator) -> Model:
+    if name == "random-trees":
+        return _trees(rng, size, 1)
+    if name == "random-classes":
+        return decided(_trees(rng, size, 3), Favoured(groups=((2,),), lowest=True))
+    hidden = {"random-wide": (size,), "random-deep": (WIDTH,) * size, "random-hundred": (100,) * size}[name]
+    return _network(rng, (FEATURES + 1, *hidden, 1))
+
+
+def _trees(rng: np.random.Generator, count: int, scores: int) -> TreeEnsemble:
+    """Draw full trees with thresholds between whole numbers, and float32 leaves of variance 1 / count."""
+    inner = 2**SPLITS - 1
+    node = np.arange(2 * inner + 1)     # of one tree: node k has the branches 2 k + 1 and 2 k + 2
+    is_leaf = node >= inner
+    column = np.where(is_leaf, -1, rng.integers(0, FEATURES + 1, (count, len(node))))
+    threshold = np.where(column == 0, 0.5, rng.integers(-REACH, REACH, column.shape) + 0.5)
+    left, right = np.where(is_leaf, node, 2 * node + 1), np.where(is_leaf, node, 2 * node + 2)
+    first = len(node) * np.arange(count)
+    value = np.where(is_leaf[:, None], _float32(rng.standard_normal((count, len(node), scores)) / np.sqrt(count)), 0.0)
+    return TreeEnsemble(
+        root=first, column=column.ravel(), threshold=np.where(is_leaf, 0.0, threshold).ravel(),
+        left=(first[:, None] + left).ravel(), right=(first[:, None] + right).ravel(),
+        missing_left=np.ones(column.size, dtype=bool), value=value.reshape(-1, scores), base=np.zeros(scores),
+        columns=FEATURES + 1, link=Link.SIGMOID if scores == 1 else Link.SOFTMAX, source_sha256="",
+    )
 
 
 def _network(rng: np.random.Generator, widths: tuple[int, ...]) -> Network:
@@ -77,7 +119,7 @@ def _float32(values: np.ndarray) -> np.ndarray:
     return np.asarray(values.astype(np.float32).astype(np.float64))
 
 
-def _problem(network: Network) -> TwinProblem:
+def _problem(model: Model) -> TwinProblem:
     """Return the question about the whole lattice, the protected feature 0 in x and 1 in x'; no goal yet."""
     count = FEATURES + 1
     lower = np.array([0.0, *[-float(REACH)] * FEATURES])
@@ -90,4 +132,4 @@ def _problem(network: Network) -> TwinProblem:
     prime = np.zeros(count)
     prime[0] = 1.0
     batch = TwinBatch(lower=low[None], upper=high[None], prime=prime[None], protected=np.arange(count) == 0)
-    return TwinProblem(network=network, domain=domain, batch=batch, margin=np.array([1.0]), goals=())
+    return TwinProblem(network=model, domain=domain, batch=batch, margin=np.array([1.0]), goals=())
