@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import arb_mat
 
-from encoders.arrays import Array, Booleans, Integers, Numbers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball
 from encoders.exact.dyadic import Dyadic, exact
@@ -78,15 +78,11 @@ class ComparedTrees(Model):
         (group,) = self.decision.groups
         return list(group), [k for k in range(self.undecided.outputs) if k not in group]
 
-    def forward(self, x: Numbers) -> Numbers:
-        """Return margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds."""
-        margins: Numbers = self._forward(x)
-        return margins
-
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         return self.undecided.surely_equal(x, x_prime)
 
-    def _forward(self, x: Any) -> Any:
+    def forward(self, x: Any) -> Any:
+        """Return margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds."""
         if isinstance(x, Balls):
             return self._balls(x)
         scores, decision = self.undecided.forward(x), self.decision

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.arrays import Array, Booleans, Integers, Numbers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.model import Model
 
@@ -144,13 +144,10 @@ class TreeEnsemble(Model):
             leaves[start : start + step] = leaf.reshape(len(part), -1)
         return leaves
 
-    def forward(self, x: Numbers) -> Numbers:
+    def forward(self, x: Any) -> Any:
         """Return logits (B, m) of rows x (B, n): in float64, or exact for `Dyadic` batches and arrays of fractions. All inputs have
         to be float32 numbers.
         """
-        return cast(Numbers, self._forward(x))
-
-    def _forward(self, x: Any) -> Any:
         if isinstance(x, Dyadic):
             return total(self._exact[0][self.leaves(x.to_float())], axis=1) + self._exact[1]
         numbers: npt.NDArray[Any] = np.asarray(x)

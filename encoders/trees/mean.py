@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb, arb_mat
 from scipy.special import expit
 
-from encoders.arrays import Array, Booleans, Integers, Numbers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
@@ -162,11 +162,6 @@ class MeanOfTrees(Model):
         """What is added to the weighted functions before the sign is taken."""
         return self.ramps.constant, -0.5 if self.link is Link.SHARES else 0.0, -self.at
 
-    def forward(self, x: Numbers) -> Numbers:
-        """Margins (B, 1) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact ones of logistic functions."""
-        margins: Numbers = self._forward(x)
-        return margins
-
     @property
     def straight(self) -> Booleans:
         """(n,) columns that are multiplied by numbers, they or their squares, and added."""
@@ -215,7 +210,8 @@ class MeanOfTrees(Model):
         p = self.ramps.of(scores) + self.added[1] - self.at
         return -p if self.below else p
 
-    def _forward(self, x: Any) -> Any:
+    def forward(self, x: Any) -> Any:
+        """Margins (B, 1) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact ones of logistic functions."""
         if isinstance(x, Balls):
             return self._balls(x)
         if isinstance(x, np.ndarray) and x.dtype != object:
@@ -223,7 +219,7 @@ class MeanOfTrees(Model):
         if not self.piecewise_linear:
             raise ModelError(self.source or "model", "has logistic functions of sums of trees, which are no rational numbers")
         if not isinstance(x, Dyadic):
-            return self._forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
+            return self.forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
         weighted = self._moved(self.sums(x)) * exact(self.ramps.weight)
         result = total(weighted, axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
         return -result if self.below else result
