@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 from encoders.arrays import Array, Booleans, Integers, Numbers
 from encoders.errors import ModelError
@@ -163,6 +165,11 @@ class Model(ABC):
     def require_piecewise_linear(self, what: str) -> Network:
         """Return the model if it is a piecewise-linear network. Raises ModelError or CurveError: `what` needs such a network."""
         return self.layered(what).require_piecewise_linear(what)
+
+    def with_columns(self, place: Integers, columns: int) -> Self:
+        """Return the model, as it was read, over more columns (a one-hot block may lack one): it reads its n, at `place` (n,)."""
+        feeds = (replace(feed, start=np.where(feed.start == NO_COLUMN, NO_COLUMN, place[feed.start])) for feed in self.feeds)
+        return replace(self, feeds=tuple(feeds))
 
     @abstractmethod
     def forward(self, x: Numbers) -> Numbers:

@@ -15,15 +15,15 @@ So a smooth layer has no `slope`: reading it raises CurveError, so that code whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.arrays import Array, Booleans, Numbers
+from encoders.arrays import Array, Booleans, Integers, Numbers
 from encoders.errors import CurveError
 from encoders.model import Model
 
@@ -113,17 +113,14 @@ class Network(Model):
 
     @property
     def inputs(self) -> int:
-        """Number of input columns n_0."""
         return int(self.layers[0].weight.shape[1])
 
     @property
     def outputs(self) -> int:
-        """Number of logits n_N."""
         return int(self.layers[-1].weight.shape[0])
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the hidden layers, e.g. (500, 100)."""
         return tuple(int(layer.weight.shape[0]) for layer in self.layers[:-1])
 
     @property
@@ -160,6 +157,14 @@ class Network(Model):
                 soft = f"probabilities of several classes are not supported by {what}: ask about decisions, or by --method auto"
                 raise CurveError(self.source or "network", soft if self.whole.piecewise_linear else problem)
         return self
+
+    def with_columns(self, place: Integers, columns: int) -> Self:
+        pick = np.eye(columns)[place]  # 0 and 1, so that products are exact; `replace` would read a smooth layer's slope
+        (first, *others), records = self.layers, self.rounding
+        if records is not None and records[0].size is not None:
+            records = (replace(records[0], size=records[0].size @ pick), *records[1:])
+        wide = type(first)(**{**vars(first), "weight": first.weight @ pick})
+        return replace(super().with_columns(place, columns), layers=(wide, *others), rounding=records)
 
     def forward(self, x: Numbers) -> Numbers:
         """Return logits of a batch x (B, n_0), in the arithmetic of x.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,10 @@ class TreeEnsemble(Model):
             left=np.append(self.left, last), right=np.append(self.right, last), missing_left=np.append(self.missing_left, True),
             value=np.concatenate([self.value, value[None]]), terms=None if self.terms is None else self.terms + 1,
         )
+
+    def with_columns(self, place: Integers, columns: int) -> Self:
+        column = np.where(self.column < 0, self.column, place[self.column])
+        return replace(super().with_columns(place, columns), column=column, columns=columns)
 
     def leaves(self, x: Array) -> Integers:
         """Return the leaves (B, T) of rows x (B, n) of float64 numbers. Raises ValueError for another number of columns."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from flint import arb, arb_mat
@@ -161,6 +161,11 @@ class MeanOfTrees(Model):
     def added(self) -> tuple[float, float, float]:
         """What is added to the weighted functions before the sign is taken."""
         return self.ramps.constant, -0.5 if self.link is Link.SHARES else 0.0, -self.at
+
+    def with_columns(self, place: Integers, columns: int) -> Self:
+        trees = self.trees.with_columns(place, columns)
+        lines, squares = (None if matrix is None else matrix @ np.eye(columns)[place] for matrix in (self.lines, self.squares))
+        return replace(super().with_columns(place, columns), trees=trees, lines=lines, squares=squares)
 
     @property
     def straight(self) -> Booleans:

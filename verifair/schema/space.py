@@ -117,9 +117,7 @@ class InputSpace(schema_file.SchemaPart):
         pairs, columns, whole = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns, model.whole
         dropped = [start + f.categories.index(f.dropped) for f, start in pairs if f.dropped is not None and f.categories]
         if dropped and whole.inputs == columns - len(dropped):
-            from encoders.columns import with_columns
-
-            return with_columns(whole, np.setdiff1d(np.arange(columns), dropped), columns)
+            return whole.with_columns(np.setdiff1d(np.arange(columns), dropped), columns)
         spans = ((at, len(feed.categories.get(n, (at,)))) for feed in whole.feeds for n, at in enumerate(feed.start.tolist()))
         if dropped and whole.inputs == columns and any(at <= column < at + width for at, width in spans for column in dropped):
             raise SchemaError("a column that the network takes is of a dropped category; describe every column, in its order")

@@ -15,12 +15,12 @@ from verifair import datasets
 FORBIDDEN = ("verifair.engine", "encoders.bounds", "encoders.programs", "encoders.evaluate", "solvers")
 READER = ("encoders.onnx", "encoders.exact.affine")
 """The ONNX reader, which is not counted."""
-ALL_KINDS = 11_230
+ALL_KINDS = 11_217
 """Lines of the checker with every kind of file, and of all that it imports. This may fall, and rise with a new kind
 of file or of bound alone; the aim is 4,000."""
-CODE = 7_679
+CODE = 7_672
 """Those of them that are neither blank, nor comments, nor docstrings."""
-ONE_RUN = 8_628
+ONE_RUN = 8_642
 """Lines that one run loads, the command line included: it loads the kind of its file alone."""
 MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"
 LOADED = """
@@ -71,7 +71,7 @@ def test_check_loads_no_engine_no_bounds_no_programs_and_no_solver(kind: str, fi
 
 def test_the_checker_and_all_that_it_imports_do_not_grow() -> None:
     every = (
-        "from verifair.checker import check, kind\nimport encoders.curves.shapes, encoders.columns\n"
+        "from verifair.checker import check, kind\nimport encoders.curves.shapes\n"
         "import verifair.checker.kernel.trees.compared\nimport verifair.checker.kernel.trees.means\n"
         "import verifair.checker.kinds.counterfactuals\n"
         "[kind.kind(name) for name in kind.KINDS]\n"

@@ -13,7 +13,6 @@ from sklearn.neural_network import MLPClassifier
 from typer.testing import CliRunner
 
 import verifair as vf
-from encoders.columns import with_columns
 from encoders.onnx.runtime import runtime_logits
 from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.cli.main import app
@@ -153,12 +152,12 @@ def test_sessions_are_told_apart_by_their_widths() -> None:
 def test_what_is_known_of_float32_stays_with_its_weights() -> None:
     data = spread(table())
     model = vf.read(NEURAL.fit(data.drop(columns="credit"), data["credit"]))
-    wide = with_columns(model, np.array([1, 3, 4]), 6)
+    wide = model.with_columns(np.array([1, 3, 4]), 6)
     assert wide.layers[0].weight[:, [1, 3, 4]].tolist() == model.layers[0].weight.tolist()  # type: ignore[attr-defined]
     assert not wide.layers[0].weight[:, [0, 2, 5]].any()  # type: ignore[attr-defined]
     size = replace(model.rounding[0], size=np.abs(model.layers[0].weight))  # type: ignore[attr-defined]
     known = replace(model, rounding=(size, *model.rounding[1:]))  # type: ignore[attr-defined]
-    assert with_columns(known, np.array([1, 3, 4]), 6).rounding[0].size.shape == (6, 6)  # type: ignore[attr-defined]
+    assert known.with_columns(np.array([1, 3, 4]), 6).rounding[0].size.shape == (6, 6)  # type: ignore[attr-defined]
 
 
 def test_explain_proposes_no_guardrail_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
