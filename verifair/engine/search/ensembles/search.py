@@ -10,7 +10,7 @@ log-odds of several classes by balls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from encoders.probability.logistic import STEEPEST, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held
-from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import ClauseRows, MeanRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
@@ -60,25 +59,22 @@ LEGAL_TRIES = 32
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Closing:
     """The rows that can close one goal, followed by mixtures of them. lines: (S, 2) by which these are bounded, or differences of
-    scores. lists: arguments of the kernel. A gap under softmax has only lines and no rows; a mean has lines of all scores."""
+    scores. lists: arguments of the kernel. named: for each row and mixture, the rows of the goal that a proof names, with weights;
+    none where it need not. A gap under softmax has only lines and no rows; a mean has lines of all scores."""
 
     lines: Array | tuple[ScoreLine, ...]
     lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
+    named: list[tuple[Integers, Array]] = field(default_factory=list)
 
 
 def _mixed(goal: Goal) -> bool:
     return len(goal.rows) == 3 and goal.gap is None
 
 
-def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
-    """Return, for each row and mixture, the rows of the goal that a proof names, with weights; none where it need not."""
-    network, many = problem.network, len(goal.rows) > FEW
-    if isinstance(network, MeanOfTrees):
-        return [(np.array([r]), np.ones(1)) for r in MeanRows.of(goal, network, problem.margin).row] if many else []
-    if not isinstance(network, TreeEnsemble):
-        return []
+def _named(goal: Goal) -> list[tuple[Integers, Array]]:
+    """Return the rows of the goal that a proof names, of a sum of trees."""
     empty = np.empty(0, dtype=np.int64), np.empty(0)
-    rows = [(np.array([r]), np.ones(1)) if many else empty for r in range(len(goal.rows))]
+    rows = [(np.array([r]), np.ones(1)) if len(goal.rows) > FEW else empty for r in range(len(goal.rows))]
     mixed = [(np.flatnonzero(mixture), mixture[mixture > 0]) for mixture in MIXED if _mixed(goal)]
     return [*rows, *mixed, *((np.array([r]), np.ones(1)) for r in range(len(goal.rows))), *mixed]
 
@@ -125,9 +121,11 @@ def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
     count, (first, second) = len(rows.constants), rows.lines[2].tolist()
     shares = np.concatenate([np.zeros((count, network.trees.outputs * len(rows.lines))), rows.shares], axis=1)
     zeros, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
+    named = list[tuple[Integers, Array]]()
     if len(goal.rows) > FEW:    # the checker treats a named row as a combination of several
         charges += network.size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
-    return Closing(lines=rows.lines, lists=(
+        named = [(np.array([r]), np.ones(1)) for r in rows.row]
+    return Closing(lines=rows.lines, named=named, lists=(
         count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)), held(rows.strict.astype(np.int64)),
         held(zeros), held(np.full(count, np.inf)), mean_head(network, first, second), NOTHING,
     ))
@@ -137,34 +135,35 @@ class TreeSearch(BoxSearch):
     """The search for tree ensembles."""
 
     def __init__(self, problem: TwinProblem, limits: Limits) -> None:
-        self.twin, count, network = TreeTwin.of(problem), len(problem.batch), problem.network
-        self.trees = GoalTrees(count, [_named(goal, problem) for goal in problem.goals])
+        self.twin, count = TreeTwin.of(problem), len(problem.batch)
+        self.trees = GoalTrees(count, [[] for _ in problem.goals])
         super().__init__(self.twin, limits, self.trees)
-        self.closing = [
-            _compared(goal, network, problem.margin, self.goals.rule) if isinstance(network, ComparedTrees) else
-            _meant(goal, network, problem.margin) if isinstance(network, MeanOfTrees) else self._closing(goal)
-            for goal in problem.goals
-        ]
+        self.closing = [self._closing(goal) for goal in problem.goals]
+        self.trees.named = [closing.named for closing in self.closing]
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
         self.known = [held(np.zeros((HINTS, problem.domain.variables), dtype=np.int64)) for _ in problem.goals]
         self.learnt = [0] * len(problem.goals)
         self.rate = RATE
 
     def _closing(self, goal: Goal) -> Closing:
+        network, margin, rule = self.problem.network, self.problem.margin, self.goals.rule
+        if isinstance(network, ComparedTrees):
+            return _compared(goal, network, margin, rule)
+        if isinstance(network, MeanOfTrees):
+            return _meant(goal, network, margin)
         rows, constants, strict = goal.rows, goal.constants, goal.strict_rows
         if _mixed(goal):    # a mixture need not be positive (0 is enough) if one of its rows need not be
             strict = np.concatenate([strict, [bool(strict[mixture > 0].all()) for mixture in MIXED]])
             rows, constants = np.concatenate([rows, MIXED @ rows]), np.concatenate([constants, MIXED @ constants])
         size = np.abs(rows).sum(axis=1)
         bounds = RowBounds.of(rows, constants)
-        rule = self.goals.rule
         thresholds = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         trees, steps = len(self.twin.ensemble.root), len(self.twin.ensemble.root) * self.problem.domain.variables
         evens = goal.constants.any() and trees < MOST_TREES     # for decisions it would close only a few boxes more
         losses = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NOTHING
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
                  held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(thresholds), NOTHING, losses)
-        return Closing(lines=bounds.lines, lists=lists)
+        return Closing(lines=bounds.lines, lists=lists, named=_named(goal))
 
     def start(self, rng: np.random.Generator) -> None:
         """Try random points, if that takes less time than joining trees; open the whole boxes of all questions, once for every
