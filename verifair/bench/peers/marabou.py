@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from encoders.arrays import Array
-from encoders.network import Network
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -37,8 +36,9 @@ def load() -> Any:
 def takes(problem: TwinProblem) -> bool:
     """Return True for a ReLU network whose copies differ in protected values alone."""
     network = problem.network
-    is_relu = isinstance(network, Network) and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layers)
-    return is_relu and problem.batch.offset is None
+    if network.of_trees or not network.piecewise_linear or problem.batch.offset is not None:
+        return False
+    return all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layered("Marabou").layers)
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:

@@ -98,8 +98,7 @@ class Tool:
         if isinstance(question, FileQuestion):
             return (read_vnnlib(question.query).version == "2.0") == self.two
         network = question.problem.network if isinstance(question, DecisionQuestion) else None
-        layers = network.layers if isinstance(network, Network) else ()
-        return bool(layers) and all(layer.piecewise_linear for layer in layers)
+        return network is not None and network.piecewise_linear and not network.of_trees
 
     def queries(self, question: Question) -> int:
         """Return the largest number of processes for a question."""

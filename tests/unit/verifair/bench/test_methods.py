@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from encoders.bounds.twin import Twin
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.evaluate import exact_goals
 from encoders.problem import TwinProblem
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget
 from tests.brute_force import not_safe, optimum
-from tests.builders import DIFFERENCE, NO_FLIP, lattice, twin_problem
+from tests.builders import DIFFERENCE, NO_FLIP, lattice, layer, twin_problem
 from verifair.bench import methods
 from verifair.bench.cases import chosen
 from verifair.bench.competitors import competitors
@@ -137,6 +138,9 @@ def test_marabou_decides_most_of_them() -> None:
 def test_marabou_is_not_asked_about_what_it_cannot_be_told() -> None:
     assert marabou.takes(problem(0))
     assert not marabou.takes(problem(0, slope=0.25))
+    smooth = SmoothLayer(weight=np.ones((2, 4)), bias=np.zeros(2), bend=np.ones(2), curve=np.full(2, Curve.TANH, dtype=np.int8))
+    network = replace(problem(0).network, layers=(smooth, layer([[1.0, 1.0]])), rounding=None)
+    assert not marabou.takes(replace(problem(0), network=network))
 
 
 @pytest.mark.parametrize("seed", range(6))
