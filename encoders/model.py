@@ -17,6 +17,7 @@ from encoders.errors import ModelError
 if TYPE_CHECKING:
     from encoders.decision import Decision
     from encoders.network import Network
+    from encoders.trees.ensemble import TreeEnsemble
 
 
 class Link(Enum):
@@ -125,9 +126,19 @@ class Model(ABC):
         return ()
 
     @property
+    def ensemble(self) -> TreeEnsemble | None:
+        """The trees whose sums are its scores: the model itself, or the one before a decision; None for networks and for means."""
+        return None
+
+    @property
     def of_trees(self) -> bool:
         """True for models of trees, whose decisions change only at thresholds."""
-        return False
+        return self.ensemble is not None
+
+    @property
+    def asking(self) -> int:
+        """The number of trees with a split. A constant that is added, such as -1/2 to a share of votes, is a tree without one."""
+        return 0 if self.ensemble is None else self.ensemble.asking
 
     @property
     def kind(self) -> str:

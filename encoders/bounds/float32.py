@@ -31,7 +31,6 @@ from encoders.bounds.smooth.curves import activated_interval
 from encoders.exact.affine import FLUSHED
 from encoders.model import Model
 from encoders.network import Network
-from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.float32 import float32_errors
 
@@ -134,10 +133,10 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
     """Return the error of the margin  margin . logits  in float32; None if no bound for a runtime is known."""
     if model.of_trees and not model.knows_float32:
         return None
-    if isinstance(model, ComparedTrees):    # a runtime compares scores with each other, and rounds no difference
-        return SumError(error=2 * float(float32_errors(model.undecided).max()) * OUTWARD)
-    if isinstance(model, TreeEnsemble):
-        return SumError(error=margin_error(model, margin))
+    if model.ensemble is model:
+        return SumError(error=margin_error(model.ensemble, margin))
+    if model.ensemble is not None:      # a runtime compares scores with each other, and rounds no difference
+        return SumError(error=2 * float(float32_errors(model.ensemble).max()) * OUTWARD)
     return Float32Error.of(model.layered("float32 bounds"), margin)
 
 

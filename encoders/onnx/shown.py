@@ -117,7 +117,7 @@ def doubt(model: Model) -> str:
     """
     if model.link is not Link.IDENTITY:
         return ""
-    reason = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(model.layered("this"))
+    reason = _of_trees(model.ensemble) if model.ensemble is not None else _of_network(model.layered("this"))
     if not reason:
         return ""
     if model.outputs > 1:

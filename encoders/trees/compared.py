@@ -57,8 +57,8 @@ class ComparedTrees(Model):
         return self.undecided.work
 
     @property
-    def of_trees(self) -> bool:
-        return True
+    def ensemble(self) -> TreeEnsemble:
+        return self.undecided
 
     @property
     def knows_float32(self) -> bool:

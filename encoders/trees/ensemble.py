@@ -85,12 +85,11 @@ class TreeEnsemble(Model):
 
     @property
     def asking(self) -> int:
-        """The number of trees with a split. A constant that is added, such as -1/2 to a share of votes, is a tree without one."""
         return int((self.column[self.root] >= 0).sum())
 
     @property
-    def of_trees(self) -> bool:
-        return True
+    def ensemble(self) -> TreeEnsemble:
+        return self
 
     @property
     def programs(self) -> tuple[str, ...]:

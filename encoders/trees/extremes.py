@@ -16,10 +16,11 @@ import numpy as np
 
 from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
+from encoders.model import Model
 from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, narrow, real, whole
-from encoders.trees.ensemble import BY_TIE, TreeEnsemble
+from encoders.trees.ensemble import BY_TIE
 from encoders.trees.joint import JointTrees, LineTrees, between, holds, line_trees, some
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
@@ -51,22 +52,21 @@ class TreeLines:
 
     @classmethod
     def of(
-        cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, protected: Integers, margin: Array,
+        cls, model: Model, domain: Domain, protected: Integers, margin: Array,
         pairs: Sequence[tuple[Array, Array]], lines: Array,
     ) -> TreeLines:
         """Return the lines. pairs: two raw rows (V,) each, of which only protected entries are used.   lines: (S, 2).   margin:
         (m,)."""
-        compared, margins, by_tie = None, [margin], np.zeros(1)
+        compared, margins, by_tie, ensemble = None, [margin], np.zeros(1), model.ensemble
         if isinstance(model, MeanOfTrees):
             rows = np.concatenate([np.stack(pair) for pair in pairs])
             ensemble = searched(model, domain, np.where(np.isin(np.arange(domain.variables), protected), rows, np.nan))
         elif isinstance(model, ComparedTrees):
-            compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
+            compared, unit = model, np.eye(model.undecided.outputs)
             classes = list(product(*model.sides))
             margins = [unit[a] - unit[b] for a, b in classes]
             by_tie = model.decision.lowest * np.array([BY_TIE if a < b else -BY_TIE for a, b in classes])
-        else:
-            ensemble = model
+        assert ensemble is not None, type(model)
         cells = TreeCells.of(ensemble, domain)
         cells = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
         differing, column = cells.variable == -2, np.maximum(ensemble.column, 0)

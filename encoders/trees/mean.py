@@ -122,7 +122,6 @@ class MeanOfTrees(Model):
 
     @property
     def asking(self) -> int:
-        """Trees that ask something."""
         return self.trees.asking
 
     @property

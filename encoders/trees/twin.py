@@ -67,15 +67,13 @@ class TreeTwin:
     def of(cls, problem: TwinProblem) -> TreeTwin:
         """Return the twin. Raises ModelError for shifted features with a range: they need a question for each value."""
         batch, domain, network = problem.batch, problem.domain, problem.network
-        if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
-            ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
-        elif isinstance(network, MeanOfTrees):
+        if isinstance(network, MeanOfTrees):
             rows = np.concatenate([batch.lower, batch.second(batch.lower)])
             compared = np.where(np.tile(_differs(batch), (2, 1)), rows, np.nan)
             ensemble = searched(network, domain, compared, batch.lower, batch.upper)
             size = network.size + float(network.steepness @ ensemble.largest[: network.trees.outputs])
-        elif isinstance(network, TreeEnsemble):     # the model that decides, not the one that was read
-            ensemble, size = network, float(np.abs(problem.margin) @ network.largest)
+        elif (sums := network.ensemble) is not None:    # a margin of several classes is a difference of two scores
+            ensemble, size = sums, float(np.abs(problem.margin) @ sums.largest if sums is network else 2 * sums.largest.max())
         else:
             raise TypeError(f"a tree ensemble is needed, not {type(network).__name__}")
         differs = _differs(batch)

@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from encoders.model import Model
-from encoders.network import Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
 from verifair.datasets.groups import MAX_GROUPS
@@ -42,7 +41,7 @@ def chosen(
     piecewise-linear networks only.
     """
     defaults = {name: dict(settings) for name, settings in ANALYSES.items()}
-    if not (isinstance(model, Network) and model.piecewise_linear):
+    if model.of_trees or not model.piecewise_linear:
         del defaults["cec"]["certify"]
     if cuts:
         for name in ("fgce", "cec"):

@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from encoders.errors import ModelError
-from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import BackendError
 from verifair.auditing.audit_file import AuditFile
@@ -289,5 +287,5 @@ def _network(subject: AuditSubject) -> str:
     network = subject.network.whole
     hidden = [str(width) for width in network.hidden]
     layers = f"hidden layers of {listed(hidden)} neurons" if hidden else "no hidden layer"
-    layers = counted(network.asking, "tree", "trees") if isinstance(network, TreeEnsemble | MeanOfTrees) else layers
+    layers = counted(network.asking, "tree", "trees") if network.of_trees else layers
     return f"{counted(network.inputs, 'input', 'inputs')}, {layers}, {counted(network.outputs, 'output', 'outputs')}"

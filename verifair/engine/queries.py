@@ -17,7 +17,6 @@ from encoders.arrays import Array
 from encoders.model import Model
 from encoders.probability.logistic import SMALLEST
 from encoders.probability.shares import logistic
-from encoders.trees.compared import ComparedTrees
 from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.kmax import of_probability
 from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
@@ -254,7 +253,7 @@ class ProbabilityGap(PairQuestion):
                 "the largest probability gap: the model's probability is a share of votes or a mean, and this scale is for "
                 "logistic functions of logits; ask with scale = 'logit' for the largest gap between two probabilities"
             )
-        if self.scale == "logit" and isinstance(self.model, ComparedTrees) and self.model.decision.odds:
+        if self.scale == "logit" and self.model.ensemble is not None and not self.model.piecewise_linear:
             raise QueryError(
                 "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; drop "
                 "--logit, or ask with scale = 'probability', for the largest gap between two probabilities"

@@ -18,8 +18,6 @@ from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
 from encoders.model import Model
 from encoders.problem import Goal, TwinBatch, TwinProblem, gap_goal
-from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
@@ -96,10 +94,8 @@ def _by_balls(network: Model, x: Array) -> int:
 
 def _evaluation_error(network: Model, x: Array) -> Array:
     """Return (B,) bounds of the error of float64 logits: the sizes of all terms, without cancellation, times the error of sums."""
-    if isinstance(network, ComparedTrees):
-        return 2 * _evaluation_error(network.whole, x)
-    if isinstance(network, TreeEnsemble):
-        return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
+    if (trees := network.ensemble) is not None:     # a margin of several classes is a difference of two scores
+        return np.full(len(x), (1 if trees is network else 2) * (factor(len(trees.root)) * trees.largest.max() + TINY))
     if isinstance(network, MeanOfTrees):
         functions = factor(len(network.ramps.score) + 8) * network.size
         sums = _evaluation_error(network.trees, x)[:, None]

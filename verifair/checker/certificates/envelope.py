@@ -23,7 +23,6 @@ from pydantic_core import to_json
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.model import Model
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
@@ -165,7 +164,7 @@ def semantics(network: Model) -> str:
 def _curves(model: Model) -> str:
     """Return the names of the network's curves ("sigmoid and tanh" for either of the two); for trees, the link on their sums."""
     if model.of_trees:
-        return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
+        return "softmax" if model.ensemble is not None else "sigmoid"
     network = model.layered("bounds of curves")
     kinds = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in kinds))

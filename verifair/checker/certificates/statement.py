@@ -25,7 +25,6 @@ from pydantic.dataclasses import dataclass as validated
 
 from encoders.decision import Favoured
 from encoders.model import Link, Model
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import Distance, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 
@@ -41,7 +40,7 @@ def signs_flaw(signs: Signs | None, network: Model) -> str | None:
     """Return why strict signs cannot be asked: g = 0 is not the tie of votes, or ties go to the lowest class and g is never 0."""
     if signs == "strict" and isinstance(network.decision, Favoured) and network.decision.lowest:
         return "a tie between classes of trees goes to the lower one; strict signs give it to no side"
-    votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
+    votes = network.whole.ensemble is not None and network.whole.outputs == 1 and network.link is Link.SHARES
     return "shares of votes are on a threshold within 2^-25 of it; strict signs let 0 go" if votes and signs == "strict" else None
 
 

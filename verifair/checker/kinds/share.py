@@ -19,7 +19,6 @@ import numpy as np
 from encoders.arrays import Array
 from encoders.domain import Regions
 from encoders.model import Model
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.statement import signs_flaw
 from verifair.checker.certificates.tree import leaf_regions
@@ -39,7 +38,7 @@ MAX_COMBINATIONS = 1000
 def check_share(cert: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Check a certificate of a share."""
     network = schema.judges(network)
-    if not isinstance(network.whole, TreeEnsemble):
+    if network.ensemble is None:
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     claim = next(cert.misfits(network, schema, None), None) or signs_flaw(cert.query.signs, network) or _claim_of(cert, schema)

@@ -24,9 +24,6 @@ from encoders.bounds.copies import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.shares import logistic
-from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.envelope import semantics
@@ -198,11 +195,8 @@ class _KmaxSearch:
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.model, 1, 0)
         model, arguments = query.model, (domain, weights, values, protected, (self.lower, self.upper))
-        copies: Copies | TreeCopies
-        if isinstance(model, TreeEnsemble | ComparedTrees | MeanOfTrees):
-            copies = TreeCopies.of(model, *arguments)
-        else:
-            copies = Copies.of(model.layered("kmax"), *arguments)
+        trees = model.of_trees
+        copies = TreeCopies.of(model, *arguments) if trees else Copies.of(model.layered("kmax"), *arguments)
         self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.model))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         reference = _reference(copies, self.search.uniform(64))

@@ -17,8 +17,7 @@ import numpy as np
 from encoders.arrays import Array, Integers
 from encoders.bounds.copies import Copied, CopyBounds
 from encoders.domain import Domain
-from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.model import Model
 from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 
@@ -43,7 +42,7 @@ class TreeCopies(Copied):
     """margin: (m,), g = margin . f.   variables: those that vary in the root box.   lines: joint trees of all pairs (r, z).   room:
     taken off every bound.   heads: `mean_head` of a mean, for its bounds from below and from above."""
 
-    network: TreeEnsemble | ComparedTrees | MeanOfTrees
+    network: Model
     margin: Array
     variables: Integers
     lines: TreeLines
@@ -52,8 +51,8 @@ class TreeCopies(Copied):
 
     @classmethod
     def of(
-        cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, margin: Array, values: Array, protected: Integers,
-        root: tuple[Array, Array], reference: int = 0,
+        cls, model: Model, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
+        reference: int = 0,
     ) -> TreeCopies:
         """Return the copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
@@ -126,9 +125,10 @@ class TreeCopies(Copied):
         return self.linear(lower, upper)[0]
 
 
-def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
+def _room(model: Model, margin: Array) -> float:
     """Return what is taken off bounds because the checker may round sums differently."""
-    ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
+    ensemble = model.ensemble
+    assert ensemble is not None, type(model)
     size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
     numbers = [ensemble.value, ensemble.base]
     exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((array.astype(np.float32) == array).all() for array in numbers)

@@ -17,7 +17,6 @@ from encoders.exact.dyadic import exact
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability.logistic import PRECISION, down
 from encoders.problem import TwinBatch, TwinProblem
-from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import Budget
@@ -87,7 +86,7 @@ def maximise(
         return _bisected(query, box, batch, result, started)
     # For deep networks, questions about single epsilons have far better bounds than the search for the gap. They come first, as
     # long as they are decided.
-    if isinstance(query.model, TreeEnsemble | MeanOfTrees) or len(query.model.hidden) < DEEP:
+    if len(query.model.hidden) < DEEP:
         return _searched(query, box, batch, tolerance, budget, started, jobs, progress)
     nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
     first = _bisected(query, box, batch, bracket(
@@ -108,7 +107,7 @@ def _searched(
     """Return the result of a search for the gap itself."""
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
-    if isinstance(query.model, TreeEnsemble | MeanOfTrees):
+    if query.model.of_trees:
         from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
 
         extreme = largest_gap_of_trees(

@@ -18,8 +18,6 @@ from encoders.arrays import Array, Booleans, Integers
 from encoders.bounds.planes import CopyForms, CopyPlanes
 from encoders.domain import Batched
 from encoders.model import Model
-from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.shares import MOST, Numbers, ShareQuestion, swing
 from verifair.engine.questions import margin
 
@@ -103,14 +101,13 @@ class ByPlanes:
 class ByTrees:
     """Bounds of a tree ensemble's copies, each with its protected values filled in."""
 
-    def __init__(self, model: TreeEnsemble | ComparedTrees, question: ShareQuestion) -> None:
+    def __init__(self, model: Model, question: ShareQuestion) -> None:
         from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
 
         self.question, rows = question, question.rows(question.lower[None])
-        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
-        self.work, protected = NODE * len(ensemble.column), np.array(question.index)
-        pairs = [(row, row) for row in rows]
+        pairs, protected = [(row, row) for row in rows], np.array(question.index)
         self.lines = TreeLines.of(model, question.domain, protected, margin(model, 1, 0), pairs, LINES)
+        self.work = NODE * len(self.lines.cells.variable)
 
     def of(self, lower: Array, upper: Array) -> CellPlanes:
         above = ~self.question.domain.integer & (lower < upper)
@@ -134,7 +131,7 @@ class CellLooks:
 
     @classmethod
     def of(cls, network: Model, question: ShareQuestion) -> CellLooks:
-        bounds = ByTrees(network, question) if isinstance(network, TreeEnsemble | ComparedTrees) else ByPlanes(network, question)
+        bounds = ByTrees(network, question) if network.ensemble is not None else ByPlanes(network, question)
         volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
         return cls(network=network, question=question, bounds=bounds, volume=volume)
 

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from encoders.arrays import Array, Integers
 from encoders.domain import Batched, Regions
-from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.envelope import semantics
@@ -142,7 +141,7 @@ def share_question(query: IndividualFairness) -> ShareQuestion:
 def _check(query: IndividualFairness, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
-    if not isinstance(query.model.whole, TreeEnsemble):
+    if query.model.ensemble is None:
         query.model.require_piecewise_linear("the certified share")
     query.require_favourable("the certified share")
     if query.epsilon is not None:

@@ -56,9 +56,9 @@ def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
         raise ModelError(called(model), f"numbers the categories of a table's columns, {remedy}")
     if not values and len(model.classes_) != 2:
         return None
-    ensemble = read_model(convert(model, names=()), name=called(model))
+    ensemble = read_model(convert(model, names=()), name=called(model)).ensemble
     link = Link.IDENTITY if values else Link.SIGMOID
-    return ensemble if isinstance(ensemble, TreeEnsemble) and ensemble.outputs == 1 and ensemble.link is link else None
+    return ensemble if ensemble is not None and ensemble.outputs == 1 and ensemble.link is link else None
 
 
 def zeros_missing(onnx_model: onnx.ModelProto) -> onnx.ModelProto:

@@ -27,7 +27,6 @@ from encoders.model import Model
 from encoders.network import Network
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.mean import MeanOfTrees
 from verifair.aside import made
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order
@@ -48,21 +47,20 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
     """Return the name of the attributions. Raises QueryError for steps of a model without paths."""
     if attribution is not None:
         return f"attribution by {getattr(attribution, '__name__', type(attribution).__name__)}"
-    if isinstance(model, MeanOfTrees):
-        remedy = "ask in Python, with attribution=, or about the estimators within"
-        raise ModelError(model.source or "model", f"is {model.kind}, whose Shapley values do not add up over trees; {remedy}")
-    if isinstance(model, TreeEnsemble | ComparedTrees):
+    if model.ensemble is not None:
         if settings.steps != "exact":
             raise QueryError(
                 f"steps = {settings.steps}: a tree ensemble is piecewise constant, so its reasons are Shapley values, which are "
                 "exact and have no steps; leave steps out"
             )
-        target = " of the favourable classes' mean score less that of the others" if isinstance(model, ComparedTrees) else ""
+        target = "" if model.ensemble is model else " of the favourable classes' mean score less that of the others"
         return f"interventional Shapley values{target}, exact, against everybody of the person's own group and outcome"
+    if model.of_trees:
+        remedy = "ask in Python, with attribution=, or about the estimators within"
+        raise ModelError(model.source or "model", f"is {model.kind}, whose Shapley values do not add up over trees; {remedy}")
     if settings.steps != "exact":
         return f"integrated gradients, {settings.steps}-step Riemann sum"
-    smooth = isinstance(model, Network) and not model.piecewise_linear
-    return f"integrated gradients, {'path integral by quadrature' if smooth else 'exact path integral'}"
+    return f"integrated gradients, {'exact path integral' if model.piecewise_linear else 'path integral by quadrature'}"
 
 
 def attributed(
@@ -122,8 +120,9 @@ def _parts(pairs: Integers, model: Model, settings: CecSettings) -> Iterator[Int
     """Yield the pairs in parts, small ones for large networks; all at once for trees, where most of the work is on the
     background."""
     step = max(len(pairs), 1)
-    if isinstance(model, Network):
-        paths = WORK // (points_of(model, None if settings.steps == "exact" else settings.steps) * model.work)
+    if not model.of_trees:
+        network = model.layered("integrated gradients")
+        paths = WORK // (points_of(network, None if settings.steps == "exact" else settings.steps) * model.work)
         step = min(max(paths, 1), AT_ONCE)
     return (pairs[start : start + step] for start in range(0, len(pairs), step))
 
@@ -133,7 +132,7 @@ def _explainer(
 ) -> Callable[[int, int], Callable[[Array], Any]]:
     """Return a function (label, group) -> function that explains model inputs there, by the model's own attributions or those
     passed."""
-    if attribution is None and not isinstance(model, TreeEnsemble | ComparedTrees):
+    if attribution is None and model.ensemble is None:
         network, steps = model.layered("integrated gradients"), None if settings.steps == "exact" else settings.steps
         return lambda label, group: partial(_from_mean, network, reference.baselines[label, group], steps, threads)
     _, first, owner = np.unique(reference.people.features, return_index=True, return_inverse=True)
@@ -154,8 +153,8 @@ def _scores(model: Model) -> tuple[TreeEnsemble, Array]:
         for side, sign in zip(model.sides, (1, -1), strict=True):
             weights[side] = sign / len(side)
         return model.undecided, weights
-    assert isinstance(model, TreeEnsemble)
-    return model, positive_margin(model)
+    assert model.ensemble is not None, type(model)
+    return model.ensemble, positive_margin(model)
 
 
 def _from_all(attribution: Attribution, background: Array, x: Array) -> Any:

@@ -14,8 +14,6 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from encoders.bounds.float32 import margin_error
-from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.questions import classes, margin
@@ -66,7 +64,7 @@ def show(result: PbaResult, console: Console) -> None:
     if counts.unknown:
         reasons = tally[tally["status"] == "unknown"].groupby("reason")["number"].sum().sort_values(ascending=False, kind="stable")
         console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
-    if counts.violated and isinstance(result.network, TreeEnsemble | MeanOfTrees):
+    if counts.violated and result.network.of_trees:
         console.print(tie_words(result), soft_wrap=True)
     disagree = int(tally.loc[tally["float32_agrees"] == 0, "number"].sum())
     if disagree:
@@ -76,9 +74,9 @@ def show(result: PbaResult, console: Console) -> None:
 
 def tie_words(result: PbaResult) -> str:
     """Return, in words, how many counterexamples on a tree ensemble depend on a tie, or on the order of a float32 sum."""
-    model = result.network
+    model, trees = result.network, result.network.ensemble
     pairs = combinations(range(classes(model)), 2)
-    error = max(margin_error(model, margin(model, i, j)) for i, j in pairs) if isinstance(model, TreeEnsemble) else 0.0
+    error = 0.0 if trees is None else max(margin_error(trees, margin(model, i, j)) for i, j in pairs)
     known = min(error, sys.float_info.max)     # no rounding of its sums may be known
     ties, n_near = (sum(counts) for counts in zip(*(asked.verdicts.ties(known) for asked in result.asked), strict=True))
     near = f"{n_near:,} more are so near to one that the order of a float32 sum may decide"

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoders.model import Model
-from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.mean import MeanOfTrees
 from verifair.checker.words import counted
 from verifair.engine.verdict import Witness
 from verifair.schema.feature import Feature
@@ -51,7 +49,7 @@ def of(part: int, whole: int) -> str:
 
 def model_words(model: Model) -> str:
     """Return a model in words: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
-    if isinstance(model, TreeEnsemble | MeanOfTrees):
+    if model.of_trees:
         return f"an ensemble of {counted(model.asking, 'tree', 'trees')}"
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 

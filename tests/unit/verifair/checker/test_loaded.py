@@ -15,12 +15,12 @@ from verifair import datasets
 FORBIDDEN = ("verifair.engine", "encoders.bounds", "encoders.programs", "encoders.evaluate", "solvers")
 READER = ("encoders.onnx", "encoders.exact.affine")
 """The ONNX reader, which is not counted."""
-ALL_KINDS = 11_217
+ALL_KINDS = 11_222
 """Lines of the checker with every kind of file, and of all that it imports. This may fall, and rise with a new kind
 of file or of bound alone; the aim is 4,000."""
-CODE = 7_672
+CODE = 7_675
 """Those of them that are neither blank, nor comments, nor docstrings."""
-ONE_RUN = 8_642
+ONE_RUN = 8_649
 """Lines that one run loads, the command line included: it loads the kind of its file alone."""
 MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"
 LOADED = """

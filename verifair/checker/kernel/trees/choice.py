@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from encoders.domain import Domain
 from encoders.model import Model
-from encoders.network import Network
 from encoders.trees.ensemble import TreeEnsemble
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def tree_bounds(network: Model, domain: Domain) -> TreeBounds | MeanBounds | None:
     """Return the bounds of a tree ensemble's margins; None for networks."""
-    if isinstance(network, Network):
+    if not network.of_trees:
         return None
     if isinstance(network, TreeEnsemble):
         from verifair.checker.kernel.trees.bounds import TreeBounds

@@ -34,8 +34,8 @@ class Logits(Protocol):
 
 def logits_of(model: Model, columns: Integers, combinations: Array) -> Logits:
     """Return the fastest way to the log-odds.   columns: (C,) protected columns.   combinations: (K, C) their values."""
-    if isinstance(model, Network) and model.piecewise_linear:
-        return LayerLogits.of(model, columns, combinations)
+    if model.piecewise_linear and not model.of_trees:
+        return LayerLogits.of(model.layered("log-odds by layers"), columns, combinations)
     return RowLogits(model=model, columns=columns, combinations=combinations)
 
 
