@@ -23,9 +23,8 @@ Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggi
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,7 +54,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.groups import groups_under
 from verifair.systems.cst.robustness.cells import Cells, Dependence, Part
 from verifair.systems.cst.robustness.effects import Effects, Errors, quantile
-from verifair.systems.cst.robustness.network_rows import NetworkRows
+from verifair.systems.cst.robustness.network_rows import ROWS_AT_ONCE, NetworkRows
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
 TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES, TIE = "time", "nodes", "relaxation-too-weak", "impossible", "categories", "tie"
@@ -76,6 +75,8 @@ ALTERNATIVES = 16
 """Counterfactuals of a row that are looked at, the most probable ones, where categories are on the way."""
 BOXES = 200
 """The engine's boxes for one part of the coefficients' box, by default; beyond that, cutting the part usually helps more."""
+PARTS_AT_ONCE = 1_024
+"""Parts that a step decides; the time is looked at between steps."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -244,7 +245,7 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Corners first, then the whole box of every row, then parts of it."""
-        queue = Open[Objects](sys.maxsize)
+        queue = Open[Objects](PARTS_AT_ONCE, oldest=True)
 
         def ended() -> bool:
             remaining = {part.row for batch in queue.batches for part in batch.items}
@@ -254,9 +255,10 @@ class _Search:
             self.reason.update({row: TIME for row in remaining if timed_out})
             return timed_out
 
-        self._try_corners()
-        order = np.argsort(-self.people.probability, kind="stable").tolist()  # the most probable first, as time may run out
-        queue.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in order if not self._is_settled(k)])))
+        order = np.argsort(-self.people.probability, kind="stable")  # the most probable first, as time may run out
+        self._try_corners(order)
+        for rows in _pieces(order, PARTS_AT_ONCE):
+            queue.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in rows.tolist() if not self._is_settled(k)])))
         subdivide(queue, lambda parts: queue.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
@@ -279,16 +281,25 @@ class _Search:
     def _is_settled(self, row: int) -> bool:
         return row in self.dependences or row in self.reason
 
-    def _try_corners(self) -> None:
-        """Decide at the estimates, and keep two coefficient vectors with different decisions where corners show such a pair."""
-        theta = np.vstack([self.people.effects.estimates, self.people.corners(self.low, self.high)])
-        classes, legal = self.people.decided(theta)
-        self.estimated = classes[0]
-        self.reason.update({int(k): IMPOSSIBLE for k in np.flatnonzero(~legal[0])})
-        self.reason.update({int(k): TIE for k in np.flatnonzero((self.estimated < 0) | (self.people.factual < 0))})
-        differs = (classes != classes[0]) & legal & legal[0]
-        pairs = [(int(k), theta[int(differs[:, k].argmax())]) for k in np.flatnonzero(differs.any(axis=0))]
-        self._confirm(pairs)
+    def _try_corners(self, order: Integers) -> None:
+        """Decide at the estimates, and keep two coefficient vectors with different decisions where corners show such a pair.
+
+        order: of the rows. Corners may take half of the time; the search samples those of the rows that are left.
+        """
+        for rows in _pieces(order, ROWS_AT_ONCE):
+            (self.estimated[rows],), (legal,) = self.people.decided(self.people.effects.estimates[None], rows)
+            self.reason.update(dict.fromkeys(rows[~legal].tolist(), IMPOSSIBLE))
+        self.reason.update(dict.fromkeys(np.flatnonzero((self.estimated < 0) | (self.people.factual < 0)).tolist(), TIE))
+        theta = self.people.corners(self.low, self.high)
+        enough = clock.now() + (self.deadline - clock.now()) / 2
+        for rows in _pieces(order, max(ROWS_AT_ONCE // len(theta), 1)):
+            classes, legal = self.people.decided(theta, rows)
+            possible = np.array([self.reason.get(k) != IMPOSSIBLE for k in rows.tolist()])
+            differs = (classes != self.estimated[rows]) & legal & possible
+            hits = np.flatnonzero(differs.any(axis=0))
+            self._confirm([(int(rows[k]), theta[int(differs[:, k].argmax())]) for k in hits])
+            if clock.now() > enough:
+                break
 
     def _try_coefficients(self, pairs: list[tuple[int, Array]]) -> None:
         """Try coefficient vectors of single rows."""
@@ -327,6 +338,10 @@ class _Search:
                 part.flaw = WEAK if answer.status is Status.VIOLATED or answer.reason is None else answer.reason.value
                 undecided.append(part)
         return undecided
+
+
+def _pieces(rows: Integers, size: int) -> Iterator[Integers]:
+    return (rows[start:start + size] for start in range(0, len(rows), size))
 
 
 def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:

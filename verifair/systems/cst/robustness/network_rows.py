@@ -14,6 +14,7 @@ import pandas as pd
 from encoders.arrays import Array, Booleans, Integers
 from encoders.model import Model
 from encoders.onnx.runtime import predictions
+from solvers import clock
 from verifair.checker.certificates.statement import CounterfactualQuery, Equation, Term
 from verifair.checker.kinds.counterfactuals import Enclosure, reach
 from verifair.engine.questions import decisions
@@ -147,18 +148,14 @@ class NetworkRows:
         theta[:, uncertain] = np.where(is_high, high[uncertain], low[uncertain])
         return theta
 
-    def decided(self, theta: Array) -> tuple[Integers, Booleans]:
-        """(T, N) classes of all rows' counterfactuals for coefficients theta (T, p), and True where the schema allows the row."""
-        classes, legal = np.empty((len(theta), len(self)), dtype=np.int64), np.empty((len(theta), len(self)), dtype=bool)
-        step = max(1, ROWS_AT_ONCE // max(len(theta), 1))
-        for start in range(0, len(self), step):
-            part = slice(start, start + step)
-            nodes = self.effects.counterfactuals(self.values[part], self.change[part], theta)
-            raw = self._legal(np.tile(self.base[part], (len(theta), 1, 1)), nodes)
-            flat = raw.reshape(-1, raw.shape[2])
-            classes[:, part] = decisions(self.network, self.schema.encode(flat)).reshape(raw.shape[:2])
-            legal[:, part] = self.schema.inside(flat).reshape(raw.shape[:2])
-        return classes, legal
+    def decided(self, theta: Array, rows: Integers) -> tuple[Integers, Booleans]:
+        """(T, R) classes of the counterfactuals of rows (R,) for coefficients theta (T, p), and whether the schema allows these."""
+        clock.spend(2 * len(theta) * len(rows) * self.network.work)
+        nodes = self.effects.counterfactuals(self.values[rows], self.change[rows], theta)
+        raw = self._legal(np.tile(self.base[rows], (len(theta), 1, 1)), nodes)
+        flat = raw.reshape(-1, raw.shape[2])
+        classes, legal = decisions(self.network, self.schema.encode(flat)), self.schema.inside(flat)
+        return classes.reshape(raw.shape[:2]), legal.reshape(raw.shape[:2])
 
     def decided_each(self, rows: Integers, theta: Array) -> tuple[Integers, Booleans]:
         """(R,) classes of the counterfactuals of single rows (R,) for coefficients of their own, theta (R, p)."""

@@ -40,6 +40,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.result import CertifiedDecisions
+from verifair.systems.cst.robustness import certified
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.sensitivity import sensitivity
@@ -455,6 +456,13 @@ def test_no_time_is_a_reason_and_no_proof() -> None:
     assert found.counts["flips"] == found.counts["stays"] == 0
     assert found.reasons == {"time": 3}
     assert found.certificate is None
+
+
+def test_corners_are_tried_until_half_of_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adult's complainants have 235,120 counterfactuals with 256 corners each; all were tried, whatever the limit was."""
+    monkeypatch.setattr(certified, "ROWS_AT_ONCE", 1)
+    assert certify(budget=Budget(seconds=1e-9)).reasons == {"time": 4}
+    assert certify().counts == {"flips": 1, "stays": 2, "depends": 1, "unknown": 0}
 
 
 def test_counterfactuals_that_cannot_be_are_not_decided() -> None:
