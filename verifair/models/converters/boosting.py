@@ -16,13 +16,15 @@ import numpy as np
 import onnx
 import pandas as pd
 
+from encoders.arrays import Array
 from encoders.errors import ModelError
 from encoders.model import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models import columns
-from verifair.models.objects import called, package_of
+from verifair.models.converters import scalers
+from verifair.models.objects import called, last_of, package_of, with_steps
 
 OPSET = 15
 ZERO = 1.0000000180025095e-35
@@ -59,6 +61,34 @@ def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
     ensemble = read_model(convert(model, names=()), name=called(model)).ensemble
     link = Link.IDENTITY if values else Link.SIGMOID
     return ensemble if ensemble is not None and ensemble.outputs == 1 and ensemble.link is link else None
+
+
+def without_scalers(model: Any) -> Any:
+    """Return a pipeline that ends in LightGBM without the scalers for which thresholds can stand: it compares float64 numbers, and
+    these are not rounded yet. Any other model unchanged."""
+    last = last_of(model)
+    if package_of(last) != "lightgbm" or last is model:
+        return model
+    before, scaled = scalers.without(model[:-1])
+    lines, features = list[str](), list[int]()
+    for line in last.booster_.model_to_string().split("\n"):
+        key, _, numbers = line.partition("=")
+        if key == "split_feature":
+            features = [int(feature) for feature in numbers.split()]
+        if key == "threshold" and numbers:
+            limits, columns_asked = _around_zero(np.array(numbers.split(), dtype=np.float64)), np.array(features)
+            for column in scaled.keys() & set(features):
+                asks = columns_asked == column
+                raw = scalers.unscaled(scaled[column], limits[asks], below=False, rounds=False)
+                if raw is None:
+                    return model
+                limits[asks] = raw
+            line = "threshold=" + " ".join(map(repr, limits.tolist()))
+        if not line.startswith("tree_sizes="):
+            lines.append(line)
+    last = copy.copy(last)
+    last._Booster = type(last.booster_)(model_str="\n".join(lines), params={"verbose": -1})
+    return last if before is None else with_steps(model, [("before", before), ("last", last)])
 
 
 def zeros_missing(onnx_model: onnx.ModelProto) -> onnx.ModelProto:
@@ -311,18 +341,21 @@ def _rounded(text: list[str]) -> list[str]:
     """Return the lines of a LightGBM booster with thresholds rounded down to float32: of float32 numbers they decide as before.
 
     The converter would take the nearest float32 number, which may lie above the threshold, and decide a row on it otherwise.
-    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end.
     """
     lines = []
     for line in text:
         key, _, numbers = line.partition("=")
         if key == "threshold" and numbers:
-            limit = np.array(numbers.split(), dtype=np.float64)
-            limit[(limit >= 0) & (limit < ZERO)] = ZERO
-            limit[(limit >= -ZERO) & (limit < 0)] = np.nextafter(np.float32(-ZERO), np.float32(-1))
-            line = "threshold=" + " ".join(map(repr, floor32(limit).tolist()))
+            limit = floor32(_around_zero(np.array(numbers.split(), dtype=np.float64)))
+            line = "threshold=" + " ".join(map(repr, limit.tolist()))
         lines.append(line)
     return lines
+
+
+def _around_zero(limit: Array) -> Array:
+    """Return LightGBM's thresholds; those among the numbers that it takes for 0 stand at their end."""
+    limit = np.where((limit >= 0) & (limit < ZERO), ZERO, limit)
+    return np.where((limit >= -ZERO) & (limit < 0), np.nextafter(np.float32(-ZERO), np.float32(-1)), limit)
 
 
 def _catboost(model: Any) -> onnx.ModelProto:

@@ -11,7 +11,8 @@ from encoders.arrays import Integers
 from encoders.errors import ModelError
 from encoders.onnx.operators.trees import floor32
 from verifair.models.columns import names_of
-from verifair.models.objects import called, last_of
+from verifair.models.converters import scalers
+from verifair.models.objects import called, last_of, with_steps
 
 
 def categories(model: Any) -> dict[int, list[Any]]:
@@ -27,7 +28,8 @@ def categories(model: Any) -> dict[int, list[Any]]:
 
 def converted(model: Any) -> Any:
     """Return a pipeline, or estimator, whose last one skl2onnx converts. Thresholds are rounded down to float32, as `boosting` does
-    it, and questions about codes of categories stand in place of sets. Missing values have the code after the last one.
+    it, and questions about codes of categories stand in place of sets. Missing values have the code after the last one. Scalers are
+    left out, and thresholds are those of the numbers before them.
 
     Raises ModelError for sets behind other steps, or of columns without names.
     """
@@ -38,7 +40,7 @@ def converted(model: Any) -> Any:
     if counts and (last is not model or not names_of(last)):
         remedy = "without steps before it on a table with names, or behind an encoder with categorical_features=None"
         raise ModelError(called(last), f"asks about sets of categories, which are read of a table's columns alone; fit it {remedy}")
-    model = copy.deepcopy(model)
+    model = copy.deepcopy(_without_scalers(model))
     last = last_of(model)
     for tree in (tree for row in last._predictors for tree in row):
         tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
@@ -50,6 +52,28 @@ def converted(model: Any) -> Any:
     if counts:
         last.is_categorical_ = last._preprocessor = None
     return model
+
+
+def _without_scalers(model: Any) -> Any:
+    """Return a copy of a pipeline, or estimator, without the scalers for which thresholds can stand."""
+    original, model = model, copy.deepcopy(model)
+    last = last_of(model)
+    before, scaled = scalers.without(model[:-1]) if last is not model else (None, {})
+    nodes = [tree.nodes for row in last._predictors for tree in row] if scaled else []
+    for column, steps in scaled.items():
+        asks = [(of_tree["feature_idx"] == column) & (of_tree["is_leaf"] == 0) for of_tree in nodes]
+        thresholds = np.concatenate([of_tree["num_threshold"][mask] for of_tree, mask in zip(nodes, asks, strict=True)])
+        raw = scalers.unscaled(steps, thresholds, below=False, rounds=False)
+        if raw is None:
+            return original
+        ends = np.cumsum([mask.sum() for mask in asks])[:-1]
+        for of_tree, mask, values in zip(nodes, asks, np.split(raw, ends), strict=True):
+            of_tree["num_threshold"][mask] = values
+    if not scaled or before is not None:
+        return with_steps(model, [("before", before), model.steps[-1]]) if scaled else model
+    if names := names_of(model):
+        last.feature_names_in_ = np.array(names, dtype=object)
+    return last
 
 
 def _in_codes(nodes: Any, sets: Integers, counts: dict[int, int]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -17,8 +18,21 @@ from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
 from verifair.models import columns
 from verifair.models.columns import OPSETS
-from verifair.models.converters import additive, boosting, discriminants, forests, histograms, missing, mixtures, polynomials
+from verifair.models.converters import (
+    additive,
+    boosting,
+    discriminants,
+    forests,
+    histograms,
+    missing,
+    mixtures,
+    polynomials,
+    scalers,
+)
 from verifair.models.objects import COMBINED, called, flat, last_of, members, package_of, parts, thawed, width_of, with_steps
+
+TREES = ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees", "GradientBoosting", "HistGradientBoosting")
+"""Estimators of scikit-learn that are trees, or sums of them, without Classifier or Regressor."""
 
 
 def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
@@ -48,9 +62,10 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         encoder, trees = additive.explainable(last, standalone=last is model)
         return _joined(_converted(model[:-1] if encoder is None else encoder, {}), trees)
     if package_of(last) != "sklearn":
-        model = _taking_zeros(model)
+        known = columns.names_of(model)
+        model = boosting.without_scalers(_taking_zeros(model))
         last = last_of(model)
-        return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
+        return _ending_in(model, last, lambda names: boosting.convert(last, None, names=known if last is model else names))
     if type(last).__name__ in COMBINED or discriminants.quadratic(last):
         return _combined(model, steps)
     if (bins := _bins(model)) is not None:
@@ -60,7 +75,10 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or trees on columns as they are"
         raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
     options = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
-    return _converted(model, {id(last): options} if hasattr(last, "classes_") else {})
+    own_options = {id(last): options} if hasattr(last, "classes_") else {}
+    if scales(model) and re.sub("(Classifier|Regressor)$", "", type(last).__name__) in TREES and not columns.names_of(last):
+        return _ending_in(model, last, lambda names: _converted(last, own_options))
+    return _converted(model, own_options)
 
 
 def _combined(model: Any, steps: str) -> onnx.ModelProto:
@@ -281,7 +299,9 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
     if last is model:
         return convert(columns.names_of(model))
-    return _joined(_converted(model[:-1], {}), convert(()))
+    trees = convert(())
+    before, trees = scalers.folded(model[:-1], trees) or (model[:-1], trees)
+    return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_converted(before, {}), trees)
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,0 +1,113 @@
+"""Scalers in front of trees, as thresholds on the numbers before them.
+
+scikit-learn scales in float64, a converted scaler in float32, and the last digit matters, because rows of the training data lie on
+thresholds. A scaler is monotone, so a comparison of a scaled number is one of the number itself. Its threshold is found by
+bisection over all float32 numbers, with the scaler's own `transform`: the trees decide all rows of such numbers as the object does.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import onnx
+
+from encoders.arrays import Array, Booleans, Integers
+from verifair.models.objects import flat, own_of_sklearn, with_steps
+
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+LARGEST = int(np.finfo(np.float32).max.view(np.int32))
+"""Position of the largest float32 number, 0 being at 0."""
+Scaled = dict[int, list[tuple[Any, int]]]
+"""Column of a matrix -> the scalers that its numbers went through, each with the column's place in it."""
+
+
+def folded(before: Any, trees: onnx.ModelProto) -> tuple[Any, onnx.ModelProto] | None:
+    """Return steps without their last scalers, None without any other step, and trees of the matrix that these give.
+
+    trees: of an estimator that rounds the matrix of `before` to float32; changed here.   None if nothing is scaled, or if the trees
+    ask about scaled numbers in a way that is no threshold on the numbers before.
+    """
+    steps, scaled = without(before)
+    nodes = [node for node in trees.graph.node if node.op_type.startswith("TreeEnsemble")]
+    inputs = [info.name for info in trees.graph.input]
+    if not scaled or len(nodes) != 1 or len(inputs) != 1 or list(nodes[0].input) != inputs:
+        return None
+    attributes = {attribute.name: attribute for attribute in nodes[0].attribute}
+    lists = {name: onnx.helper.get_attribute_value(attribute) for name, attribute in attributes.items()}
+    feature, modes = np.array(lists["nodes_featureids"]), np.array(lists["nodes_modes"])
+    thresholds = np.array(lists["nodes_values"], dtype=np.float64)
+    for column, scalers in scaled.items():
+        asks = (feature == column) & (modes != b"LEAF")
+        for mode in np.unique(modes[asks]).tolist():
+            if mode not in (b"BRANCH_LEQ", b"BRANCH_GT", b"BRANCH_LT", b"BRANCH_GTE"):
+                return None
+            chosen = asks & (modes == mode)
+            raw = unscaled(scalers, thresholds[chosen], below=mode in (b"BRANCH_LT", b"BRANCH_GTE"), rounds=True)
+            if raw is None:
+                return None
+            thresholds[chosen] = raw
+    attributes["nodes_values"].CopyFrom(onnx.helper.make_attribute("nodes_values", thresholds.astype(np.float32).tolist()))
+    return steps, trees
+
+
+def without(step: Any) -> tuple[Any, Scaled]:
+    """Return a fitted transformer without the scalers at its end, None if it is one itself; and the columns that they scaled."""
+    step = flat(step)
+    if type(step).__name__ in SCALERS and own_of_sklearn(step):
+        return None, {column: [(step, column)] for column in range(step.n_features_in_)}
+    if hasattr(step, "steps"):
+        last, scaled = without(step[-1])
+        if last is not None:
+            return with_steps(step, [*step.steps[:-1], (step.steps[-1][0], last)]), scaled
+        earlier, scaled_before = without(step[:-1])
+        return earlier, {column: scaled_before.get(column, []) + scalers for column, scalers in scaled.items()}
+    if not hasattr(step, "transformers_") or step.transformer_weights:
+        return step, {}
+    transformers, columns = list[tuple[str, Any, Any]](), Scaled()
+    for name, part, selected in step.transformers_:
+        if not isinstance(part, str):
+            part, scaled = without(part)
+            part = "passthrough" if part is None else part
+            columns |= {step.output_indices_[name].start + column: scalers for column, scalers in scaled.items()}
+        transformers.append((name, part, selected))
+    step = copy.copy(step)
+    step.transformers_ = transformers
+    return step, columns
+
+
+def unscaled(scalers: list[tuple[Any, int]], thresholds: Array, *, below: bool, rounds: bool) -> Array | None:
+    """Return the float32 numbers whose scaled ones are at these thresholds (m,): the largest that are at most them; `below`: the
+    smallest that are not below them. None where every number is on one side.
+
+    rounds: scaled numbers are rounded to float32 before they are compared.
+    """
+    limits, inverse = np.unique(thresholds, return_inverse=True)
+    if not len(limits):
+        return thresholds
+
+    def holds(places: Integers) -> Booleans:
+        numbers = _numbers(places)
+        for scaler, column in scalers:
+            matrix = np.zeros((len(numbers), scaler.n_features_in_))
+            matrix[:, column] = numbers
+            numbers = np.asarray(scaler.transform(matrix))[:, column]
+        if rounds:
+            numbers = numbers.astype(np.float32).astype(np.float64)
+        return np.asarray(numbers < limits if below else numbers <= limits)
+
+    low, high = np.full(len(limits), -LARGEST), np.full(len(limits), LARGEST)
+    with np.errstate(over="ignore"):
+        if not holds(low).all() or holds(high).any():
+            return None
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            inside = holds(middle)
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return _numbers(high if below else low)[inverse]
+
+
+def _numbers(places: Integers) -> Array:
+    """Return the float32 numbers at these places, in the order of all of them."""
+    return np.asarray(np.sign(places) * np.abs(places).astype(np.int32).view(np.float32).astype(np.float64))
