@@ -234,8 +234,9 @@ class IndividualFairness(PairQuestion):
 class ProbabilityGap(PairQuestion):
     """The largest gap between the probabilities of two people who differ in protected values.  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds, or between the values of a regression model. The other fields
-    are those of `PairQuestion`. `verifair.verify` answers with a pair (a lower bound) and a certified upper bound.
+    scale: "probability", or "logit" for the gap between log-odds, or between the values of a regression model; shares of votes and
+    means are compared as they are with either. The other fields are those of `PairQuestion`. `verifair.verify` answers with a pair
+    (a lower bound) and a certified upper bound.
     """
 
     scale: Scale = "probability"
@@ -248,11 +249,8 @@ class ProbabilityGap(PairQuestion):
         super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
-        if self.scale == "probability" and not logistic(self.model):
-            raise QueryError(
-                "the largest probability gap: the model's probability is a share of votes or a mean, and this scale is for "
-                "logistic functions of logits; ask with scale = 'logit' for the largest gap between two probabilities"
-            )
+        if not logistic(self.model):    # its own outputs are probabilities: shares of votes, or means
+            object.__setattr__(self, "scale", "logit")
         if self.scale == "logit" and self.model.ensemble is not None and not self.model.piecewise_linear:
             raise QueryError(
                 "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; drop "

@@ -21,7 +21,6 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from encoders.arrays import Array, Booleans, Integers
-from encoders.probability.shares import logistic
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate
@@ -327,10 +326,7 @@ def tighten(
 
 def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
     """Return the bracket of the largest gap between any two protected variants."""
-    gap = ProbabilityGap(
-        model=query.model, schema=query.schema, protected=query.protected, box=query.box, differ="any",
-        scale="probability" if logistic(query.model) else "logit",
-    )
+    gap = ProbabilityGap(model=query.model, schema=query.schema, protected=query.protected, box=query.box, differ="any")
     return maximise(gap, budget=Budget(seconds=seconds, seed=seed), tolerance=1e-3)
 
 

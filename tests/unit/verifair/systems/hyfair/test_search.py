@@ -450,9 +450,9 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
     query = KDiscrimination(model=path, schema=schema(), protected=["a", "z"], buckets=7)
     space = Space.of(query)
     assert logistic(query.model) is not votes
-    if votes:  # sigma(share) is not what anybody is shown
-        with pytest.raises(QueryError, match="a share of votes or a mean"):
-            ProbabilityGap(model=query.model, schema=schema(), protected=["a"])
+    gap = ProbabilityGap(model=query.model, schema=schema(), protected=["a"])
+    assert gap.quantity == "probability"
+    assert gap.scale == ("logit" if votes else "probability")  # sigma(share) is not what anybody is shown
     x = space.random(rng, 40)
     session = InferenceSession(path.read_bytes())
     for row, guide, count in zip(x, scipy.special.expit(space.logits(x)), space.count(x), strict=True):
