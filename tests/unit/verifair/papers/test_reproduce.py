@@ -55,6 +55,11 @@ def test_every_table_of_a_paper_has_a_name_of_its_own(paper: str) -> None:
     assert all(name.split()[0] in ("table", "figure") and name.split()[1].isdecimal() for name in names)
 
 
+def test_differences_from_the_paper_are_explained() -> None:
+    """Of CST's Table 1 there is none."""
+    assert [(paper, table.name) for paper in PAPERS for table in catalog(paper) if not table.differences] == [("cst", "table 1")]
+
+
 @pytest.mark.parametrize(("text", "name"), [("4", "table 4"), ("IV", "table 4"), ("iv", "table 4"), ("XI", "table 11")])
 def test_a_table_is_named_by_either_numeral(text: str, name: str) -> None:
     assert [one.name for one in chosen("fgce", [text], ["2"])] == [name, "figure 2"]
