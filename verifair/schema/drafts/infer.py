@@ -47,7 +47,7 @@ def check_asked(frame: Any, *, target: Any, positive: Any) -> None:
     if not isinstance(target, str):
         raise DataError(f"target: found {type(target).__name__}; expected the name of the label column")
     if not pd.api.types.is_scalar(positive):
-        raise DataError(f"positive: found {type(positive).__name__}; expected one label, or a rule such as 'value >= 600'")
+        raise DataError(f"positive: found {type(positive).__name__}; expected one label, or a rule such as 'class in [A, B]'")
 
 
 def column_names(value: Any, what: str) -> list[str]:

@@ -23,6 +23,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.errors import DataError, SchemaError, VerifairError
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
+from verifair.schema.outcome import PositiveRule
 from verifair.schema.schema import Schema
 
 
@@ -374,7 +375,7 @@ def test_scaling_and_blocks_of_a_matrix_are_as_the_labels_suggest(kind: str) -> 
 @pytest.mark.parametrize(("asked", "message"), [
     ({"target": pd.Series(["a", "b"])}, "target: found Series; expected the name of the label column"),
     ({"target": 3}, "target: found int; expected the name of the label column"),
-    ({"positive": ["a"]}, "positive: found list; expected one label, or a rule such as"),
+    ({"positive": ["a"]}, "positive: found list; expected one label, or a rule such as 'class in "),
     ({"protected": pd.Series(["a", "b"])}, r"protected: found Series; expected names of columns, such as protected=\['sex'\]"),
     ({"protected": 3}, "protected: found int; expected names of columns"),
     ({"frame": np.zeros((2, 2))}, "found ndarray; expected a DataFrame with the "),
@@ -618,3 +619,9 @@ def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorde
         Schema.infer(pd.get_dummies(frame, columns=["sex", "job"], drop_first=True), target="credit", protected=["job_b"])
     Schema.infer(frame.assign(has_car=[0, 1, 1], has_house=[0, 1, 0]), target="credit")
     assert not recwarn.list
+
+
+def test_names_of_classes_have_no_quotation_marks() -> None:
+    rule = PositiveRule.parse('class in ["low", "middle"]')
+    with pytest.raises(SchemaError, match=r"no class '\"low\"'; known are low, middle, high; write names without quotation"):
+        rule.numbered(["low", "middle", "high"])
