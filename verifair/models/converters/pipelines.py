@@ -100,12 +100,22 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
         error = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
     try:
         if (len(last.classes_) == 2 or discriminants.quadratic(last)) and bins is None:
-            return mixtures.convert(model, lambda part: _converted(part, {}))
+            return _mixed(model, last)
     except mixtures.Unknown as unknown:
         error = unknown
     if hasattr(last, "calibrated_classifiers_"):
         _check_calibration(last, steps)
     raise ModelError(called(last), f"combines {error} in a way that is not read; {error.remedy}")
+
+
+def _mixed(model: Any, last: Any) -> onnx.ModelProto:
+    """Return a pipeline that ends in a mixture of estimators as ONNX. Raises `mixtures.Unknown` for others."""
+    convert = partial(mixtures.convert, convert_steps=lambda part: _converted(part, {}))
+    if last is not model and scales(model[:-1]) and not columns.names_of(last):
+        mixture = convert(last)
+        if (without := scalers.folded(model[:-1], mixture)) is not None:
+            return _after(*without, columns.names_of(model))
+    return convert(model)
 
 
 def _bins(model: Any) -> Any:
@@ -301,7 +311,12 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
         return convert(columns.names_of(model))
     trees = convert(())
     before, trees = scalers.folded(model[:-1], trees) or (model[:-1], trees)
-    return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_converted(before, {}), trees)
+    return _after(before, trees, columns.names_of(model))
+
+
+def _after(before: Any, model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """Return a model of the matrix that steps give, None for no steps, as one of the columns with these names."""
+    return columns.by_column(model, names) if before is None else _joined(_converted(before, {}), model)
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

@@ -26,13 +26,14 @@ Scaled = dict[int, list[tuple[Any, int]]]
 def folded(before: Any, trees: onnx.ModelProto) -> tuple[Any, onnx.ModelProto] | None:
     """Return steps without their last scalers, None without any other step, and trees of the matrix that these give.
 
-    trees: of an estimator that rounds the matrix of `before` to float32; changed here.   None if nothing is scaled, or if the trees
-    ask about scaled numbers in a way that is no threshold on the numbers before.
+    trees: of an estimator that rounds the matrix of `before` to float32; changed here.   None if nothing is scaled, if
+    something else takes the matrix, or if the trees ask about scaled numbers in a way that is no threshold on those before.
     """
     steps, scaled = without(before)
     nodes = [node for node in trees.graph.node if node.op_type.startswith("TreeEnsemble")]
     inputs = [info.name for info in trees.graph.input]
-    if not scaled or len(nodes) != 1 or len(inputs) != 1 or list(nodes[0].input) != inputs:
+    readers = [node for node in trees.graph.node if set(node.input) & set(inputs)]
+    if not scaled or len(inputs) != 1 or readers != nodes or len(nodes) != 1:
         return None
     attributes = {attribute.name: attribute for attribute in nodes[0].attribute}
     lists = {name: onnx.helper.get_attribute_value(attribute) for name, attribute in attributes.items()}

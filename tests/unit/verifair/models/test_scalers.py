@@ -5,9 +5,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_transformer
-from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -38,6 +46,9 @@ BEHIND: dict[str, Any] = {
     "gradient": lambda: GradientBoostingClassifier(n_estimators=9, random_state=0),
     "histograms": lambda: HistGradientBoostingClassifier(max_iter=9), "regression": lambda: DecisionTreeRegressor(random_state=0),
     "bagging": lambda: BaggingClassifier(DecisionTreeClassifier(max_depth=6), 5, random_state=0),
+    "calibrated": lambda: CalibratedClassifierCV(RandomForestClassifier(5, max_depth=5, random_state=0), cv=2),
+    "votes": lambda: VotingClassifier(
+        [("a", GradientBoostingClassifier(n_estimators=5)), ("b", RandomForestClassifier(5, random_state=0))], voting="soft"),
     "xgboost": lambda: pytest.importorskip("xgboost").XGBClassifier(n_estimators=9, max_depth=6, n_jobs=1),
     "lightgbm": lambda: pytest.importorskip("lightgbm").LGBMClassifier(n_estimators=9, verbose=-1, n_jobs=1),
     "catboost": lambda: pytest.importorskip("catboost").CatBoostClassifier(iterations=9, verbose=0, allow_writing_files=False),
@@ -47,7 +58,8 @@ BEHIND: dict[str, Any] = {
 def same_on_thresholds(model: Any, columns: list[str]) -> None:
     """The import warns of no difference, and rows on thresholds and beside them have the object's own outputs."""
     read = vf.read(model, FRAME[columns])
-    threshold = read.threshold[read.column >= 0].astype(np.float32)
+    trees = getattr(read, "trees", read)
+    threshold = trees.threshold[trees.column >= 0].astype(np.float32)
     near = np.concatenate([threshold, *(np.nextafter(threshold, np.float32(end)) for end in (-np.inf, np.inf))]).astype(np.float64)
     values = np.concatenate([near[(near > 1) & (near < 39)], FRAME["age"]])
     rng = np.random.default_rng(1)
@@ -76,6 +88,14 @@ def test_nothing_is_left_of_a_pipeline_of_scalers_but_its_columns(behind: str) -
     model = make_pipeline(StandardScaler(), MinMaxScaler(), BEHIND[behind]()).fit(FRAME[NUMBERS], Y)
     assert [feed.name for feed in vf.read(model, FRAME).feeds] == NUMBERS
     same_on_thresholds(model, NUMBERS)
+
+
+def test_a_linear_model_beside_trees_keeps_its_scaler() -> None:
+    votes = VotingClassifier([("a", LogisticRegression()), ("b", RandomForestClassifier(5, random_state=0))], voting="soft")
+    model = make_pipeline(StandardScaler(), votes).fit(FRAME[NUMBERS], Y)
+    rows = pd.DataFrame(np.random.default_rng(2).uniform(1, 39, (300, 2)), columns=NUMBERS)
+    found = runtime_outputs(vf.read(model, rows), rows.to_numpy())[:, -1]
+    np.testing.assert_allclose(found, model.predict_proba(rows)[:, 1], atol=1e-5)
 
 
 def test_weights_of_a_transformer_are_no_part_of_a_scaler() -> None:
