@@ -103,8 +103,7 @@ class PositiveRule:
             elif name in names:
                 numbers.append(list(names).index(name))
             elif names:
-                remedy = "; write names without quotation marks" if name.strip("\"'") in names else ""
-                raise SchemaError(f'positive = "{self}": there is no class {name!r}; known are {", ".join(names)}{remedy}')
+                raise SchemaError(f'positive = "{self}": no class {name} (not in quotation marks); known: {", ".join(names)}')
             else:
                 remedy = 'write classes = ["...", "..."] into [model], in the order of its outputs, or positive = "class = 0"'
                 raise SchemaError(f'positive = "{self}": the model does not name its classes; {remedy}')

@@ -623,5 +623,5 @@ def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorde
 
 def test_names_of_classes_have_no_quotation_marks() -> None:
     rule = PositiveRule.parse('class in ["low", "middle"]')
-    with pytest.raises(SchemaError, match=r"no class '\"low\"'; known are low, middle, high; write names without quotation"):
+    with pytest.raises(SchemaError, match=r'no class "low" \(not in quotation marks\); known: low, middle, high'):
         rule.numbered(["low", "middle", "high"])
