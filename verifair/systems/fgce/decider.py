@@ -115,18 +115,25 @@ def _predicted(model: Any, frame: pd.DataFrame) -> Any:
         ) from error
 
 
-Words = dict[str, dict[str, Any]]
-"""Column -> a category as the schema writes it -> as a table holds it: a number, True, or a word with blanks around it."""
+Words = dict[str, pd.Series]
+"""Column -> the cells that stand for the schema's categories, in their order, as a table holds them: numbers, True, words with
+blanks around them, or pandas categories."""
 
 
 def words_of(schema: Schema, table: pd.DataFrame) -> Words:
     """Return the cells that stand for each category in a table: for equal categories, the first cell."""
-    sources = [feature.source for feature in schema.features if feature.categories is not None and feature.source in table]
-    words: Words = {name: {text(cell): cell for cell in table[name].dropna().unique().tolist()[::-1]} for name in sources}
+    words: Words = {}
     for feature in schema.features:
-        if feature.missing is not None and feature.source in words:
-            missing = table[feature.source][table[feature.source].isna()].tolist()
-            words[feature.source][feature.missing] = missing[0] if missing else np.nan
+        if feature.categories is None or feature.source not in table:
+            continue
+        column, missing = table[feature.source], feature.missing
+        cell_of = {text(cell): cell for cell in column.dropna().unique().tolist()[::-1]}
+        cells = [cell_of.get(name, name) for name in feature.categories if name != missing]
+        # LightGBM and XGBoost take no words, but a column of the type that they were fitted on
+        is_typed = isinstance(column.dtype, pd.CategoricalDtype) and set(cells) <= {*column.dtype.categories}
+        if missing is not None:  # without a type of objects pandas writes NaN for None
+            cells.insert(feature.categories.index(missing), next(iter(column[column.isna()].tolist()), np.nan))
+        words[feature.source] = pd.Series(cells, dtype=column.dtype if is_typed else None if missing is None else object)
     return words
 
 
@@ -135,9 +142,7 @@ def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataF
     columns: dict[str, Any] = {}
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
-            cells_of = (words or {}).get(feature.source, {})
-            dtype = None if feature.missing is None else object  # otherwise pandas writes NaN for None
-            cells = pd.Series([cells_of.get(name, name) for name in feature.categories], dtype=dtype)
+            cells = (words or {}).get(feature.source, pd.Series(feature.categories))
             columns[feature.source] = cells.take(raw[:, v].astype(int)).reset_index(drop=True)
         else:
             columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]

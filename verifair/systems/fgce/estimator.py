@@ -294,9 +294,10 @@ class GroupCounterfactuals(TableEstimator):
         without = {name: "nobody in it is to be explained" for name, nodes in negatives.items() if not len(nodes)}
         if without and (self.empty == "error" or len(without) == len(negatives)):
             name = next(iter(without))
+            remedy = ', or leave such groups out: empty = "skip" (--empty skip)' if self.empty == "error" else ""
             raise DataError(
                 f"{name}: nobody in it is to be explained: none of its {int(members[name].sum())} rows has the negative decision, "
-                'or all of these are left out; choose other groups or rows, or leave such groups out: empty = "skip" (--empty skip)'
+                f"or all of these are left out; choose other groups or rows{remedy}"
             )
         self.skipped_: dict[str, str] = without
         return {name: nodes for name, nodes in negatives.items() if len(nodes)}

@@ -312,6 +312,8 @@ def test_groups_that_have_nobody_to_explain_or_to_follow() -> None:
     for model in (Always("yes"), Always("yes", ("no", "yes"))):
         with pytest.raises(DataError, match="sex = F: nobody in it is to be explained: none of its 37 rows has"):
             answer(model=model)
+    with pytest.raises(DataError, match=r"or all of these are left out; choose other groups or rows$"):
+        answer(model=Always("yes"), empty="skip")
     with pytest.raises(DataError, match="sex = F: there is no row with the positive decision, so there can be no counterfactual"):
         answer(model=Always("no", ("no", "yes")))
     with pytest.raises(DataError, match=r"sex = F: none of its 13 rows has a feasible counterfactual .* 1e-09: .* raise eps"):
@@ -434,6 +436,21 @@ def test_words_without_an_order_have_no_numbers(labels: tuple[Any, ...], more: d
 def test_a_favourable_class_may_be_named_without_its_label() -> None:
     named = SCHEMA.model_copy(update={"positive_label": None, "positive": "class = yes"})
     assert answer(schema=named) == BY_SEX
+
+
+@pytest.mark.parametrize(("package", "name"), [("lightgbm", "LGBMClassifier"), ("xgboost", "XGBClassifier")])
+def test_pandas_categories_reach_a_model_that_was_fitted_on_them(package: str, name: str) -> None:
+    """These take columns of type `category` alone; an empty cell stays empty."""
+    module: Any = pytest.importorskip(package)
+    options = {"xgboost": {"enable_categorical": True}, "lightgbm": {"verbose": -1, "min_child_samples": 3, "n_jobs": 1}}[package]
+    frame = X[FEATURES].assign(job=X["job"].mask(X["job"] == "b").astype("category"), sex=X["sex"].astype("category"))
+    model = getattr(module, name)(n_estimators=5, **options).fit(frame, (X["good"] == "yes").astype(int))
+    schema = SCHEMA.changed(
+        features=[f.model_copy(update={"missing": "b"}) if f.name == "job" else f for f in SCHEMA.features], positive_label="1"
+    )
+    fitted = made(model, schema, too_few="most").fit(frame, sensitive_features="sex")
+    assert fitted.positive_.tolist() == (model.predict(frame) == 1).tolist()
+    assert set(fitted.groups_) == {"sex = F", "sex = M"}
 
 
 def test_models_that_cannot_decide() -> None:
