@@ -5,6 +5,7 @@ Rows are named by the label of the table's index: in a table read from a file th
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from verifair.models.columns import holds_numbers
 from verifair.schema.constraint import Constraint, boxes_of, labelled
 from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import closest, listed
+from verifair.screen import ShownWarning
 
 LEAVE_OUT = '--outside drop; in an audit file under [data], and in Python: outside = "drop"'
 """The remedy in messages for leaving rows out."""
@@ -27,6 +29,10 @@ MISSING = ("nan", "None")
 """ONNX's names of the category of missing values of an encoder of words."""
 UNSAID = frozenset(("?", "nan", "null", "n/a", "#n/a", "<na>", "nat"))
 """Words that stand for a missing label beside two others; none and NA may well be names."""
+
+
+class LabelWarning(ShownWarning):
+    """The label has several values that are not favourable."""
 
 
 @contextmanager
@@ -66,17 +72,20 @@ def raw_column(frame: pd.DataFrame, feature: Feature, *, unknown: Literal["error
 
 
 def labels(
-    frame: pd.DataFrame, label: str, positive: str | None, classes: Sequence[str] = (), *, names: Collection[str] | None = None
-) -> Integers:
+    frame: pd.DataFrame, label: str, positive: str | None, classes: Sequence[str] = (), *, count: int | None = None,
+    names: Collection[str] | None = None,
+) -> Integers:  # fmt: skip
     """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the places of its names
     among `classes`, or else its own 0, 1, ...
 
-    names: of the label in the whole table (`label_names`), if the frame is a chunk of it. They decide how the label is read.
-    Raises DataError for labels that are none of these, or seem to be missing.
+    count: number of the model's classes, if that is known.   names: of the label in the whole table (`label_names`), if the frame
+    is a chunk of it. They decide how the label is read.
+    Raises DataError for labels that are none of these, seem to be missing, or seem to be one value in two spellings. A LabelWarning
+    tells of several names that are not `positive`.
     """
     column = _column(frame, label, "label")
     positions, distinct = _factor(column, f"label {label!r}")
-    all_names = distinct if names is None else sorted(names)
+    all_names = list(dict.fromkeys(distinct)) if names is None else sorted(names)
     if positive is None and classes:
         unknown = [name for name in all_names if name not in classes]
         if not unknown:
@@ -87,25 +96,45 @@ def labels(
             )
     if positive is None:
         numbers = numeric(pd.Series(distinct, dtype=object))
-        if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
-            raise DataError(
-                f"label {label!r} holds {listed(sorted(all_names))}, not class numbers 0, 1, ...; name the positive value in the "
-                "schema: positive_label = ..."
-            )
+        is_class = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)
+        if not is_class.all() or (count is not None and numbers.max(initial=0) >= count):
+            expected = "0, 1, ..." if count is None else "0 and 1" if count == 2 else f"0 to {count - 1}"
+            remedy = "name the positive value in the schema: positive_label = ..." if count in (None, 2) else "correct the data"
+            raise DataError(f"label {label!r} holds {listed(sorted(all_names))}, not class numbers {expected}; {remedy}")
         return np.asarray(numbers[positions], dtype=np.int64)
+    check_names(label, positive, all_names)
+    if len(all_names) > 2:
+        others = listed(sorted(name for name in all_names if name != positive))
+        warnings.warn(f"label {label!r}: rows with {others} all count as not {positive!r}", LabelWarning, stacklevel=1)
+    return np.asarray(np.array([name == positive for name in distinct], dtype=np.int64)[positions])
+
+
+def check_names(label: str, positive: str, names: Sequence[str]) -> None:
+    """Raise DataError unless the names of a label, one of which is `positive`, tell favourable rows from others."""
     # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
-    if positive not in all_names and len(all_names) > 1:
+    if positive not in names and len(names) > 1:
         raise DataError(
-            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(all_names))}; correct the schema's "
+            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(names))}; correct the schema's "
             "positive_label"
         )
-    unsaid = [name for name in all_names if name.casefold() in UNSAID]
-    if unsaid and len(all_names) - len(unsaid) > 1:
+    unsaid = [name for name in names if name.casefold() in UNSAID]
+    if unsaid and len(names) - len(unsaid) > 1:
         raise DataError(
             f"label {label!r}: some rows hold {unsaid[0]!r}, which seems to stand for no value, and would count as not "
             f"{positive!r}; leave these cells empty and the rows out (--missing drop), or give the label another name"
         )
-    return np.asarray(np.array([name == positive for name in distinct], dtype=np.int64)[positions])
+    twin = next((name for name in names if name != positive and _spelled(name) == _spelled(positive)), None)
+    if twin is not None and len(names) != 2:  # two may be told apart by upper case alone
+        raise DataError(
+            f"label {label!r}: some rows hold {twin!r}, which seems to be {positive!r} in another spelling, and would count as not "
+            f"{positive!r}; write one of them in all rows"
+        )
+
+
+def _spelled(name: str) -> str:
+    """Return a name of a label in one spelling: without upper case, and 1.0 as 1."""
+    number = _number(name)
+    return text(number) if np.isfinite(number) else name.casefold()
 
 
 def label_names(frame: pd.DataFrame, label: str) -> set[str]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import PrivateAttr
 
 from encoders.arrays import Array, Booleans, Integers
 from encoders.model import Model
@@ -40,6 +41,9 @@ __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
 class Schema(Shown, InputSpace):
     """Description of a model's inputs: features in network order, favourable decision, label, constraints. Raises SchemaError."""
+
+    _count: int | None = PrivateAttr(default=None)
+    """Number of the model's classes, once the schema is settled."""
 
     @classmethod
     def infer(
@@ -209,6 +213,8 @@ class Schema(Shown, InputSpace):
         """
         schema = self.named(model)
         schema.check_network(schema.spread(model))
+        schema = schema.model_copy()
+        schema._count = max(2, model.whole.outputs)
         return schema.reads(model), schema
 
     # Tables
@@ -268,7 +274,9 @@ class Schema(Shown, InputSpace):
             if self._valued:
                 labels = self.outcome.reached(schema_rows.label_values(frame, label)).astype(np.int64)
             else:
-                labels = schema_rows.labels(frame, label, self.positive_label, self.classes, names=names)
+                labels = schema_rows.labels(
+                    frame, label, self.positive_label, self.classes, count=self._count or len(self.classes) or None, names=names
+                )
                 if self.positive_label is None:
                     return labels
         return labels if self.good else 1 - labels

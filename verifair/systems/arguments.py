@@ -116,7 +116,7 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
         return np.asarray(classes == 1)
     table = pd.DataFrame({"y": classes})
     if schema.positive_label is None:  # values are a class's names, or numbers for a threshold
-        return schema.changed(label="y").favoured(table)
+        return schema.model_copy(update={"label": "y"}).favoured(table)
     return np.asarray(schema_rows.labels(table, "y", schema.positive_label) == 1)
 
 

@@ -18,7 +18,7 @@ from verifair.schema.drafts.table import CLEARLY, LabelledTable, by_name, taken_
 from verifair.schema.feature import text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
 from verifair.schema.outcome import PositiveRule
-from verifair.schema.rows import label_values
+from verifair.schema.rows import check_names, label_values
 from verifair.schema.spelling import listed, nearest
 from verifair.screen import ShownWarning
 
@@ -133,6 +133,7 @@ def _draft_of_two_classes(table: LabelledTable, values: list[str], positive: Any
     positive_name = text(positive) if positive is not None else likely
     if positive_name not in values:
         raise DataError(f"label {target!r} never is {positive_name!r}; found {', '.join(values[:8])}")
+    check_names(target, positive_name, values)
     first = positive_name in names[:1]
     flaw = None if network is None else other_class(network, positive_name, 0 if first else 1)
     if flaw is not None:

@@ -54,8 +54,8 @@ class ExplanationConsistency(TableEstimator):
         their combinations), an array or Series (N,), or a DataFrame.   Sets reference_.
         Raises SchemaError without merit features, DataError for one group or label only, or a group without one of the labels.
         """
-        self._check()
-        people = people_of(self.schema, X, _named(sensitive_features), y)
+        _, schema = self._check()
+        people = people_of(schema, X, _named(sensitive_features), y)
         self.reference_ = Reference.of(people, merit_columns(self.schema))
         self._note_columns(X)
         return self
@@ -69,9 +69,9 @@ class ExplanationConsistency(TableEstimator):
         store: SQLite file that keeps partial results.   resume: use the partial results for these rows that the store holds.
         Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
         """
-        network = self._check()
+        network, schema = self._check()
         check_is_fitted(self)
-        people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
+        people = people_of(schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
         with self._kept(store, resume) as parts:
             return audit(
                 network, self.reference_, people, self._settings(), attribution=self.attribution, seed=self.seed,
@@ -86,9 +86,10 @@ class ExplanationConsistency(TableEstimator):
         store, resume: as in `audit`; it may be the same file.
         """
         check_is_fitted(self)
+        network, _ = self._check()
         with self._kept(store, resume) as parts:
             return control(
-                read(self.model), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
+                network, self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
                 threads=self.threads, progress=progress, parts=parts,
             )
 
@@ -104,18 +105,18 @@ class ExplanationConsistency(TableEstimator):
         total = np.bincount(pairs.individual, weights=pairs.score, minlength=len(pairs.people))
         return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
-    def _check(self) -> Model:
+    def _check(self) -> tuple[Model, Schema]:
+        """Return the model with one margin and the schema settled for it. Raises QueryError, SchemaError."""
         if not isinstance(self.schema, Schema):
             raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
         found, described = self.schema.settled(read(self.model))
-        network = described.judges(found)
         self._settings()
         for name, least in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             check_number(name, value, whole=True)
             if value < least:
                 raise QueryError(f"{name} = {value}: expected {least} or more")
-        return network
+        return described.judges(found), described
 
     def _settings(self) -> CecSettings:
         """Return the parameters as settings. Raises QueryError."""

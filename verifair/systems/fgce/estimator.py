@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.arrays import Array, Booleans, Integers
+from encoders.model import Model
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.centers import CentersCertificate
@@ -285,7 +286,8 @@ class GroupCounterfactuals(TableEstimator):
         if audit is not None:
             explained &= audited(audit, len(X))
         if self.factuals == "false-negatives":
-            explained &= self.schema.favoured(X) if y is None else positives(y, self.schema, len(X))
+            schema = self.schema.settled(self.model_)[1] if isinstance(self.model_, Model) else self.schema
+            explained &= schema.favoured(X) if y is None else positives(y, schema, len(X))
         return np.asarray(explained)
 
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:

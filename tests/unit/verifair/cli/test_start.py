@@ -17,7 +17,7 @@ import pytest
 import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
-from verifair import _siblings
+from verifair import _siblings, datasets
 from verifair.cli.main import first_sentence, verbs
 
 ROOT = Path(str(vf.__file__)).parents[1]
@@ -169,3 +169,17 @@ def test_a_command_that_is_interrupted_at_once_says_so(
         program.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "interrupted: nothing is kept\n"
+
+
+@pytest.mark.filterwarnings("default::verifair.schema.rows.LabelWarning")
+def test_our_warnings_are_shown_without_code(tmp_path: Path) -> None:
+    """As those of the label, which every command that reads one may give."""
+    frame, schema = datasets.load("german").frame.head(300), datasets.load("german").schema
+    frame["credit"] = frame["credit"].mask(frame.index < 3, "open")
+    frame.to_csv(tmp_path / "three.csv", index=False)
+    schema.save(tmp_path / "german.toml")
+    files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "three.csv")
+    done = command("pba", *files, "--protected", "sex", "--delta", 0, "--no-robustness", "--nodes", 1)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("warning: label 'credit': rows with bad, open all count as not 'good'\n") == 1
+    assert "rows.py" not in done.stderr

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from encoders.network import Network
-from tests.builders import network_of
+from tests.builders import network_of, random_network
 from verifair.errors import DataError, SchemaError
+from verifair.schema.rows import LabelWarning
 from verifair.schema.schema import Feature, Scale, Schema
 
 LOAN = """
@@ -504,10 +505,39 @@ def test_labels(loan: Schema, rows: pd.DataFrame) -> None:
         assert loan.labels(rows.assign(paid=["yes", missing])).tolist() == [1, 0]  # may be the other one's name
         with pytest.raises(DataError, match=r"some rows hold '.*', which seems to stand for no value, .* not 'yes'"):
             loan.labels(three.assign(paid=["yes", "no", missing]))
-    assert loan.labels(three.assign(paid=["yes", "no", "None"])).tolist() == [1, 0, 0]
+    with pytest.warns(LabelWarning, match="label 'paid': rows with None, no all count as not 'yes'"):
+        assert loan.labels(three.assign(paid=["yes", "no", "None"])).tolist() == [1, 0, 0]
     for values in (["yes", "no"], [0.5, 1], [-1, 1]):
         with pytest.raises(DataError, match=r"label 'paid' holds .*, not class numbers 0, 1, \.\.\.; name the positive value"):
             classes.labels(rows.assign(paid=values))
+
+
+def test_labels_in_two_spellings_are_refused(loan: Schema, rows: pd.DataFrame) -> None:
+    """They would count as not favourable; blanks around a word are no other spelling, and two names alone are two classes."""
+    three = pd.concat([rows, rows.iloc[:1]], ignore_index=True)
+    numbers = loan.changed(positive_label="1")
+    for schema, values in ((loan, ["yes", "no", "Yes"]), (numbers, ["1", "0", "1.0"]), (numbers, ["1", "0", "01"])):
+        with pytest.raises(DataError, match=r"some rows hold '(Yes|1.0|01)', which seems to be '(yes|1)' in another spelling, and"):
+            schema.labels(three.assign(paid=values))
+    with pytest.raises(DataError, match="some rows hold 'Yes', which seems to be 'yes' in another spelling"):
+        loan.labels(rows.assign(paid="Yes"))
+    with pytest.raises(DataError, match="some rows hold 'Yes', which seems to be 'yes' in another spelling"):
+        Schema.infer(three.assign(paid=["yes", "no", "Yes"]), target="paid", positive="yes")
+    assert loan.labels(three.assign(paid=["yes", "no", " yes "])).tolist() == [1, 0, 1]
+    assert loan.labels(rows.assign(paid=["yes", "YES"])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("positive", "outputs"), [("logit > 0", 1), ("class = 1", 2)])
+def test_labels_beyond_the_classes_of_a_model_are_refused(
+    loan: Schema, rows: pd.DataFrame, positive: str, outputs: int
+) -> None:
+    """Labels 1 and 2 are often good and bad: 1 would count as favourable, and 2 as another class."""
+    network = random_network(np.random.default_rng(0), (loan.domain.columns, outputs))
+    _, settled = loan.changed(positive=positive, positive_label=None).settled(network)
+    assert settled.favoured(rows.assign(paid=[0, 1])).tolist() == [False, True]
+    with pytest.raises(DataError, match="label 'paid' holds 1, 2, not class numbers 0 and 1; name the positive value in"):
+        settled.favoured(rows.assign(paid=[1, 2]))
+    assert settled.sha256 == loan.changed(positive=positive, positive_label=None).sha256
 
 
 def test_names_of_the_domain(loan: Schema) -> None:

@@ -216,6 +216,27 @@ def test_the_excess_is_that_of_the_group() -> None:
     np.testing.assert_array_equal(estimator.control(found).score, inner.score)
 
 
+def test_the_control_of_several_classes_is_about_the_favourable_ones() -> None:
+    frame, schema = table(), SCHEMA.changed(positive="class in [0, 2]", positive_label=None, label="grade")
+    frame = frame.assign(grade=np.arange(len(frame)) % 3)
+    network = random_network(np.random.default_rng(0), (SCHEMA.domain.columns, 3, 3))
+    estimator = vf.ExplanationConsistency(network, schema).fit(frame, sensitive_features="sex")
+    found = estimator.audit(frame, sensitive_features="sex")
+    settled, described = schema.settled(network)
+    inner = control(described.judges(settled), estimator.reference_, found)
+    np.testing.assert_array_equal(estimator.control(found).score, inner.score)
+
+
+def test_labels_beyond_the_models_classes_are_refused() -> None:
+    """1 would count as favourable, and 2 as the other class."""
+    frame, schema = table(), SCHEMA.changed(positive_label=None)
+    frame["good"] = np.where(frame["good"] == "yes", 1, 2)
+    estimator = vf.ExplanationConsistency(some_network(), schema)
+    for y in (None, frame["good"]):
+        with pytest.raises(DataError, match="holds 1, 2, not class numbers 0 and 1; name the positive value"):
+            estimator.fit(frame, y, sensitive_features="sex")
+
+
 def test_a_control_of_nobody() -> None:
     lonely = table(4).assign(sex=list("FFMM"), good=["yes", "no"] * 2)
     estimator = vf.ExplanationConsistency(some_network(), SCHEMA).fit(lonely, sensitive_features="sex")

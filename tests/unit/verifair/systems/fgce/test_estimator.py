@@ -308,6 +308,15 @@ def test_true_classes_that_are_not_clear() -> None:
             positives(np.arange(ROWS) % 2, first, ROWS)
 
 
+def test_true_classes_beyond_the_models_are_refused() -> None:
+    """1 would count as favourable, and 2 as the other class."""
+    model, schema = network_of(([[1.0, 0.0, 0.0, -2.0]], None)), SCHEMA.changed(positive_label=None)
+    fitted, frame = made(model, schema, factuals="false-negatives"), X.assign(good=np.where(X["good"] == "yes", 1, 2))
+    for y in (None, frame["good"]):
+        with pytest.raises(DataError, match="holds 1, 2, not class numbers 0 and 1; name the positive value"):
+            fitted.fit(frame, y)
+
+
 def test_groups_that_have_nobody_to_explain_or_to_follow() -> None:
     for model in (Always("yes"), Always("yes", ("no", "yes"))):
         with pytest.raises(DataError, match="sex = F: nobody in it is to be explained: none of its 37 rows has"):
