@@ -102,33 +102,38 @@ def labels(
             remedy = "name the positive value in the schema: positive_label = ..." if count in (None, 2) else "correct the data"
             raise DataError(f"label {label!r} holds {listed(sorted(all_names))}, not class numbers {expected}; {remedy}")
         return np.asarray(numbers[positions], dtype=np.int64)
-    check_names(label, positive, all_names)
-    if len(all_names) > 2:
-        others = listed(sorted(name for name in all_names if name != positive))
-        warnings.warn(f"label {label!r}: rows with {others} all count as not {positive!r}", LabelWarning, stacklevel=1)
+    check_names(f"label {label!r}", positive, all_names)
+    tell_others(f"label {label!r}", positive, all_names)
     return np.asarray(np.array([name == positive for name in distinct], dtype=np.int64)[positions])
 
 
-def check_names(label: str, positive: str, names: Sequence[str]) -> None:
+def check_names(subject: str, positive: str, names: Sequence[str]) -> None:
     """Raise DataError unless the names of a label, one of which is `positive`, tell favourable rows from others."""
     # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
     if positive not in names and len(names) > 1:
         raise DataError(
-            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(names))}; correct the schema's "
+            f"{subject}: no row holds positive_label = {positive!r}; found {listed(sorted(names))}; correct the schema's "
             "positive_label"
         )
     unsaid = [name for name in names if name.casefold() in UNSAID]
     if unsaid and len(names) - len(unsaid) > 1:
         raise DataError(
-            f"label {label!r}: some rows hold {unsaid[0]!r}, which seems to stand for no value, and would count as not "
+            f"{subject}: some rows hold {unsaid[0]!r}, which seems to stand for no value, and would count as not "
             f"{positive!r}; leave these cells empty and the rows out (--missing drop), or give the label another name"
         )
     twin = next((name for name in names if name != positive and _spelled(name) == _spelled(positive)), None)
     if twin is not None and len(names) != 2:  # two may be told apart by upper case alone
         raise DataError(
-            f"label {label!r}: some rows hold {twin!r}, which seems to be {positive!r} in another spelling, and would count as not "
+            f"{subject}: some rows hold {twin!r}, which seems to be {positive!r} in another spelling, and would count as not "
             f"{positive!r}; write one of them in all rows"
         )
+
+
+def tell_others(subject: str, positive: str, names: Sequence[str]) -> None:
+    """Warn if a label has several names that are not `positive`."""
+    if len(names) > 2:
+        others = listed(sorted(name for name in names if name != positive))
+        warnings.warn(f"{subject}: rows with {others} all count as not {positive!r}", LabelWarning, stacklevel=1)
 
 
 def _spelled(name: str) -> str:

@@ -133,7 +133,7 @@ def _draft_of_two_classes(table: LabelledTable, values: list[str], positive: Any
     positive_name = text(positive) if positive is not None else likely
     if positive_name not in values:
         raise DataError(f"label {target!r} never is {positive_name!r}; found {', '.join(values[:8])}")
-    check_names(target, positive_name, values)
+    check_names(f"label {target!r}", positive_name, values)
     first = positive_name in names[:1]
     flaw = None if network is None else other_class(network, positive_name, 0 if first else 1)
     if flaw is not None:

@@ -14,7 +14,7 @@ from verifair.engine.questions import decisions
 from verifair.errors import DataError, QueryError
 from verifair.models.field import MODEL, ModelField
 from verifair.schema.feature import text
-from verifair.schema.rows import numeric
+from verifair.schema.rows import check_names, numeric, tell_others
 from verifair.schema.schema import Schema
 from verifair.schema.spelling import nearest
 from verifair.systems.arguments import booleans, check_number
@@ -191,7 +191,10 @@ class Recorded:
                 f"decision: no row has {self.positive!r} in column {self.column!r}; found {', '.join(sorted(texts)[:8])}: name the "
                 "favourable value (positive = ...)"
             )
-        return np.asarray(np.array([label == text(self.positive) for label in texts])[codes])
+        names, positive = list(dict.fromkeys(texts)), text(self.positive)
+        check_names(f"decision column {self.column!r}", positive, names)
+        tell_others(f"decision column {self.column!r}", positive, names)
+        return np.asarray(np.array([name == positive for name in texts])[codes])
 
     @property
     def words(self) -> str:

@@ -17,6 +17,7 @@ from verifair import datasets
 from verifair.checker.certificates.statement import CounterfactualQuery
 from verifair.checker.check import check
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
+from verifair.schema.rows import LabelWarning
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
@@ -128,6 +129,15 @@ def test_clipped_rows_are_told() -> None:
     legal, clipped = network.legal(frame)
     assert clipped.tolist() == [True, False, False]
     assert legal["duration"].tolist() == [german.schema["duration"].range[1], 12.0, 24.0]  # type: ignore[index]
+
+
+def test_recorded_decisions_of_three_values() -> None:
+    """What is not favourable is told; another spelling of the favourable value is refused."""
+    recorded = Recorded(column="got", positive="yes")
+    with pytest.warns(LabelWarning, match="decision column 'got': rows with no, open all count as not 'yes'"):
+        assert recorded.decide(pd.DataFrame({"got": ["yes", "no", "open"]})).tolist() == [True, False, False]
+    with pytest.raises(DataError, match="decision column 'got': some rows hold 'YES', which seems to be 'yes' in another spelling"):
+        recorded.decide(pd.DataFrame({"got": ["yes", "no", "YES"]}))
 
 
 @pytest.mark.parametrize(("decider", "message"), [
