@@ -9,15 +9,19 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.main import get_command
 
 import verifair as vf
+from tests.builders import categorical, integer, one_hot, schema_of
 from tests.command_line import answered, verifair
 from verifair.cli.command import app_of, marker, option_name
 from verifair.cli.main import verbs
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import SYSTEMS, System, system
+from verifair.training.onnx_writer import save_onnx
 
 MADE = [verb for verb in verbs() if verb != "schema"]
 """Verbs that are made from settings; schema has two verbs of its own."""
@@ -70,6 +74,34 @@ def test_the_range_of_an_option_is_written_in_full() -> None:
 def test_a_verb_without_a_table_takes_no_options_about_its_rows(verb: str) -> None:
     options = {option for _, option, _ in declared(made(verb))}
     assert "--data" in options or not options & {"--missing", "--outside"}
+
+
+LEAVE_OUT = {
+    "pba": ("--delta", 0, "--no-robustness"), "explain": ("--iterations", 20, "--samples", 300), "guard": ("--iterations", 5),
+    "fgce": ("--k", 1, "--too-few", "most", "--empty", "skip"), "cec": ("--no-within",),
+}
+
+
+@pytest.mark.parametrize("verb", sorted(LEAVE_OUT))
+def test_rows_that_are_left_out_are_counted_on_the_screen(verb: str, tmp_path: Path) -> None:
+    schema = schema_of(
+        integer("income", 0, 9, merit=True, unit=1), one_hot("job", "a", "b"), categorical("sex", "F", "M", protected=True),
+        label="y", positive_label="1",
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "income": rng.integers(0, 10, 60), "job": rng.choice(list("ab"), 60), "sex": rng.choice(["F", "M"], 60), "y": [0, 1] * 30,
+    })
+    frame.loc[[3, 7], "income"], frame.loc[20, "job"] = 99, "c"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    schema.save(tmp_path / "schema.toml")
+    save_onnx(tmp_path / "model.onnx", [(np.float32([[1, 1, 0, 2]]), np.float32([-6.5]))], {})
+    (tmp_path / "rules.json").write_text('{"rules": [{"when": {"income": {"high": 1}}}]}', encoding="utf-8")
+    where = {"explain": ("--out", "found"), "guard": ("--rules", "rules.json", "--out", "guarded.onnx")}.get(verb, ())
+    files = ("model.onnx", "--schema", "schema.toml", "--data", "rows.csv", "--protected", "sex", *where)
+    done = answered(verb, *files, "--outside", "drop", *LEAVE_OUT[verb], cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert re.search(r"3 rows outside the schema (were )?left out|Left out, as outside the schema: 3\.", said), said
 
 
 @pytest.mark.parametrize("verb", MADE)

@@ -73,7 +73,7 @@ class Subject:
     @property
     def without(self) -> str:
         """Return the rows that were left out, in words."""
-        return f" ({counted(self.dropped, 'row', 'rows')} outside the schema left out)" if self.dropped else ""
+        return f" ({left_out(self.dropped)})" if self.dropped else ""
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """Return the path of a file that settings name. In an audit it is relative to the audit file."""
@@ -109,6 +109,11 @@ class Subject:
         for name in chosen:
             self.schema.index(name)
         return chosen
+
+
+def left_out(rows: int) -> str:
+    """Return the number of rows that were left out, in words."""
+    return f"{counted(rows, 'row', 'rows')} outside the schema left out"
 
 
 def model_options(model: Path | None, schema: Path | None) -> str:

@@ -27,7 +27,7 @@ from verifair.systems.pba.stream import TableStream, sensitive_of
 from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
 from verifair.systems.stores import claimed
-from verifair.systems.subject import Subject
+from verifair.systems.subject import Subject, left_out
 from verifair.systems.work import Work
 
 
@@ -55,6 +55,9 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         with Store(store):
             pass
     rows, words = _audited_rows(settings, subject, work.seed)
+    asked_rows = 0
+    if settings.outside == "drop":
+        asked_rows, rows = rows.count, rows.where(schema.fitting)
     names = list(dict.fromkeys(settings.protected))
     joint = [Exchange.of(schema, subset) for size in range(2, len(names) + 1) for subset in combinations(names, size)]
     exchanges = [*(Exchange.of(schema, name) for name in names), *joint]
@@ -68,6 +71,9 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
         raise DataError(NO_ROWS)
+    if asked_rows > people.rows:
+        words += f" ({left_out(asked_rows - people.rows)})"
+        work.say(f"{left_out(asked_rows - people.rows)}.")
     for exchange, sizes in zip(exchanges[: len(names)], people.groups, strict=False):
         _check_groups(exchange, sizes)
     if people.held:  # larger tables are counted after the first query, so that verdicts are stored from the first seconds
@@ -120,12 +126,10 @@ NO_ROWS = "the table has no rows left to ask about"
 
 
 def _audited_rows(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:
-    """Return the audited rows, and a description of them."""
+    """Return the audited rows, those outside the schema included, and a description of them."""
     rows, words = subject.some(settings.rows, seed)
     if settings.limit is not None:
         rows = rows.head(settings.limit)
-    if settings.outside == "drop":
-        rows = rows.where(subject.schema.fitting)
     return rows, words
 
 

@@ -18,7 +18,7 @@ from verifair.systems.hyfair.explain.rules_file import found_rule, plain_box
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.subject import Subject
+from verifair.systems.subject import Subject, left_out
 from verifair.systems.work import Work
 
 
@@ -29,7 +29,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         model=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
         box=settings.box, values=settings.raw_values(schema),
     )
-    rows = None if subject.table is None else legal_rows(subject.table, settings.outside)[0]
+    rows = None if subject.table is None else legal_rows(subject.table, settings.outside, work)[0]
     limits = Budget(seconds=(work.deadline - work.started) / (2 * settings.rounds), nodes=None, seed=work.seed)
     try:
         with work.bar("clusters") as progress:
@@ -80,12 +80,14 @@ def names(schema: Schema, protected: Sequence[str] | None) -> list[str]:
     return result
 
 
-def legal_rows(dataset: Dataset, outside: str) -> tuple[Array, Dataset]:
-    """Return raw rows (N, V), and the table of the same rows. Raises DataError for rows outside the schema unless they are
-    dropped."""
+def legal_rows(dataset: Dataset, outside: str, work: Work) -> tuple[Array, Dataset]:
+    """Return raw rows (N, V), and the table of the same rows; say how many others were left out. Raises DataError for rows outside
+    the schema unless they are dropped."""
     frame = dataset.frame
     if outside == "drop":
         frame = frame[dataset.schema.fitting(frame)].reset_index(drop=True)
     if not len(frame):
         raise DataError(f"{dataset.name}: no row lies within the schema's ranges and constraints")
+    if len(frame) < len(dataset.frame):
+        work.say(f"{left_out(len(dataset.frame) - len(frame))}.")
     return dataset.schema.raw(frame), Dataset(name=dataset.name, frame=frame, schema=dataset.schema)

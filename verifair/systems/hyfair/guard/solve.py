@@ -68,7 +68,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
             )
         retraining.weights_of(subject.network.whole.layered("guard --retrain"))
     rule_file = rules_file.EMPTY_FILE if settings.rules is None else rules_file.load(settings.rules, schema)
-    rows, labels, dataset = _held_out(dataset, settings.outside)
+    rows, labels, dataset = _held_out(dataset, settings.outside, work)
     query = _query(rule_file, schema, subject.network, settings)
     rules_file.check_protected(settings.rules, rule_file.rules, query.protected, schema)
     rules, before, tightened = snapped(rule_file.rules, schema), None, None
@@ -147,11 +147,13 @@ def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> Non
     rules_file.save(path, {"kind": rules_file.KIND, **about, "rules": rules})
 
 
-def _held_out(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
+def _held_out(
+    dataset: Dataset | None, outside: str, work: Work
+) -> tuple[Array | None, Integers | None, Dataset | None]:
     """Return held-out rows and labels, on which retraining does not train."""
     if dataset is None:
         return None, None, None
-    rows, legal = legal_rows(dataset, outside)
+    rows, legal = legal_rows(dataset, outside, work)
     if legal.schema.label is None or legal.schema.label not in legal.frame.columns:
         return rows, None, legal
     return legal.schema.raw(legal.test), legal.schema.labels(legal.test), legal
