@@ -190,4 +190,10 @@ def _clusters(path: Path, entries: Sequence[Any], schema: Schema) -> Array:
     except (KeyError, TypeError, SchemaError) as error:
         flaw = str(error) if isinstance(error, SchemaError) else "expected a list of people, each with an x of all features"
         raise DataError(f"{path}: clusters: {flaw}; leave them out, or explain again with this schema") from error
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(schema.features))
+    raw, domain = np.array(rows, dtype=np.float64).reshape(len(rows), len(schema.features)), schema.domain
+    # a guarded schema's constraints may exclude the people who were explained; its ranges may not
+    outside = np.flatnonzero(((raw < domain.lower) | (raw > domain.upper)).any(axis=0))
+    if len(outside):
+        name = schema.features[outside[0]].name
+        raise DataError(f"{path}: clusters: {name!r} lies outside the schema's range; explain again with this schema")
+    return raw

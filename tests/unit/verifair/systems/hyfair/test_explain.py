@@ -228,6 +228,11 @@ BAD = {
     "protected": ({"rules": [{"when": {"sex": "male"}}]}, "protected"),
     "nothing": ({"rules": [{"when": {}}]}, "rule 1"),
     "absent": ({"rules": [{}]}, "rule 1"),
+    "cluster": (
+        {"rules": [{"when": {"age": 40}}],
+         "clusters": [{"x": {"age": 40, "amount": -5, "job": "none", "sex": "male", "region": 1}}]},
+        "clusters: 'amount' lies outside the schema's range",
+    ),
 }
 
 
