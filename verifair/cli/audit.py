@@ -92,6 +92,7 @@ def run(system: System, arguments: dict[str, Any]) -> None:
     from verifair.auditing.run import run as run_audit
     from verifair.auditing.subject import read
     from verifair.cli.output import check_outputs
+    from verifair.cli.warned import shown
     from verifair.engine.cluster import cluster
     from verifair.interrupts import keeping
     from verifair.locks import alone
@@ -132,7 +133,7 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         _print_drafted(drafted, places, screen)
     on_interrupt = keeping("finished analyses are kept; run the same command with --resume to go on")
     config = files.model_copy(update={"timeout": timeout, "seed": seed})
-    with on_interrupt, alone(places.lock, _in_use_message(places)), cluster(files.cluster), _bars() as tell:
+    with on_interrupt, alone(places.lock, _in_use_message(places)), cluster(files.cluster), _bars() as tell, shown():
         if isinstance(against, tuple):
             other_file, other_places = against
             screen.print(f"against: {other_file.name}, with a page of its own: {other_places.page}", soft_wrap=True)

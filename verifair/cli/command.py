@@ -159,7 +159,7 @@ def _option(system: System, name: str) -> str:
 
 def run_system(system: System, arguments: dict[str, Any]) -> None:
     """Check the options, read, solve, write the files, then print: the files are there even if the screen is piped into `head`."""
-    from verifair.cli import output
+    from verifair.cli import output, warned
     from verifair.engine.cluster import cluster
     from verifair.engine.search.ready import ready
     from verifair.systems.subject import read
@@ -171,7 +171,7 @@ def run_system(system: System, arguments: dict[str, Any]) -> None:
     if getattr(inputs, "missing", "error") != "error":
         output.tell(f"table: {subject.words}")
     started += ready(getattr(subject, "network", None))
-    with ExitStack() as resources:
+    with ExitStack() as resources, warned.shown():
         if run.out is not None:
             resources.enter_context(output.alone_in(run.out))
         with cluster(run.cluster):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import ENOSPC
@@ -26,7 +25,7 @@ from verifair.cli.command import NOTHING_KEPT, app_of
 from verifair.cli.helps import HELPS
 from verifair.errors import INTERRUPTED
 from verifair.memory import keep_freed
-from verifair.screen import Screen, ShownWarning
+from verifair.screen import Screen
 from verifair.systems.system import SYSTEMS, system
 
 OTHER_VERBS = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
@@ -40,7 +39,6 @@ def verbs() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OTHER_VERBS)))
 
 
-PYTHONS_WARNING = warnings.showwarning
 SYNONYMS = {"--protected": "--sensitive", "--sensitive": "--protected"}
 """What some verbs call --protected, others --sensitive: an option that a verb has not -> what it may call it."""
 
@@ -130,18 +128,9 @@ def verifair(
     """Make the application a group, whose verbs are found as above; this is not a verb."""
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
-    """Print our own warnings as those of the command, without the line of code that warned."""
-    if issubclass(category, ShownWarning):
-        Screen(stderr=True).print(f"warning: {message}", soft_wrap=True)
-    else:
-        PYTHONS_WARNING(message, category, *place, **rest)
-
-
 def main() -> None:
     """Entry point of the `verifair` command."""
     keep_freed()
-    warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # undecodable bytes of file names, and letters that a terminal lacks, are escaped
             stream.reconfigure(errors="backslashreplace")

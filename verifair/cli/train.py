@@ -132,6 +132,7 @@ class TrainAnswer(Answer):
 def run(system: System, arguments: dict[str, Any]) -> None:
     """Train, save the network and its schema, and print the measurements."""
     from verifair.cli.output import save_answer
+    from verifair.cli.warned import shown
     from verifair.systems.cec import training as cec
     from verifair.systems.results.files import plain
     from verifair.systems.results.spreadsheets import save_table
@@ -152,7 +153,7 @@ def run(system: System, arguments: dict[str, Any]) -> None:
         raise TrainingError(
             f"{method} training: {', '.join(term_values)} belong to the method cec; pass them with it, and with no other"
         )
-    with progress_bar("epochs") as progress:
+    with progress_bar("epochs") as progress, shown():
         if method == "cec":
             model = cec.train(dataset, consistency=cec.ConsistencyTerms(**terms), progress=progress, **choices)
         else:

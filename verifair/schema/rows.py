@@ -99,8 +99,10 @@ def labels(
         is_class = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)
         if not is_class.all() or (count is not None and numbers.max(initial=0) >= count):
             expected = "0, 1, ..." if count is None else "0 and 1" if count == 2 else f"0 to {count - 1}"
-            remedy = "name the positive value in the schema: positive_label = ..." if count in (None, 2) else "correct the data"
-            raise DataError(f"label {label!r} holds {listed(sorted(all_names))}, not class numbers {expected}; {remedy}")
+            raise DataError(
+                f"label {label!r} holds {listed(sorted(all_names))}, not class numbers {expected}; name the positive value in the "
+                "schema: positive_label = ..."
+            )
         return np.asarray(numbers[positions], dtype=np.int64)
     check_names(f"label {label!r}", positive, all_names)
     tell_others(f"label {label!r}", positive, all_names)
