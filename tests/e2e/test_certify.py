@@ -428,15 +428,20 @@ def test_the_share_of_people_is_bracketed_resumed_drawn_and_checked(tiny: list[o
     assert (code, "which shows nothing yet" in " ".join(out.split())) == (0, True)
     code, out, err = verifair(*command, "--nodes", 5)
     assert (code, "--resume" in err) == (0, True)
-    assert strict(tmp_path / "s.json")["reason"] == "nodes"
+    measured, true = strict(tmp_path / "s.json"), flips(ROWS).mean()
+    assert measured["reason"] == "nodes"
+    assert measured["sample"]["points"] == 10_000
+    assert measured["sample"]["low"] <= true <= measured["sample"]["high"]
+    assert abs(measured["sample"]["unfair"] - 10_000 * true) < 4 * (10_000 * true * (1 - true)) ** 0.5
+    assert f"Measured, not proved: {measured['sample']['unfair']:,} of 10,000 random points are not fair" in " ".join(out.split())
     for partial, said in (((), "INCOMPLETE: 0 of 1 brackets"), (("--partial",), "PARTIALLY ACCEPTED: 0 of 1 brackets")):
         code, out, _ = verifair("check", store, *about(tiny), *partial)
         assert (code, said in out, "(the tolerance is 0.0)" in out) == (1 - len(partial), True, True)
     code, _, err = verifair(*command)
     assert (code, "is there already" in err) == (2, True)
     code, out, _ = verifair(*command, "--resume", "--jobs", 2, "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png")
-    answer, true, old = strict(tmp_path / "s.json"), flips(ROWS).mean(), frame["age"].to_numpy() > 20
-    assert (code, answer["reason"]) == (0, None)
+    answer, old = strict(tmp_path / "s.json"), frame["age"].to_numpy() > 20
+    assert (code, answer["reason"], answer["sample"]) == (0, None, None)
     assert (answer["fair"], answer["unfair"]) == (pytest.approx(1 - true, abs=1e-12), pytest.approx(true, abs=1e-12))
     hit = int(flips(frame[["age", "hours"]].to_numpy()[~old]).sum())
     assert answer["rows"] == {"fair": int((~old).sum()) - hit, "unfair": hit, "outside": int(old.sum())}

@@ -16,7 +16,7 @@ from tests.soundness.systems.test_share import BUDGET, FEATURES, SCHEMA, accepte
 from tests.tree_models import save
 from verifair.checker.certificates.share import ShareCertificate, ShareQuery
 from verifair.checker.certificates.tree import Tree
-from verifair.engine.shares.share import certify_share, row_shares
+from verifair.engine.shares.share import SAMPLE, certify_share, row_shares, sampled_share
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
@@ -113,6 +113,15 @@ def test_rows_without_legal_rows_to_compare_are_not_counted() -> None:
     assert Fraction(fair, fair + unfair) == truth(query)
     assert outside > 0
     assert fair + unfair + outside == len(rows)
+
+
+def test_a_sample_is_drawn_of_the_points_that_are_counted() -> None:
+    query = vf.IndividualFairness(model=integers(1), schema=constrained(0, 2, 4), protected=["race"])
+    points, unfair = sampled_share(query, seed=0)
+    true = float(1 - truth(query))
+    assert 0 < points < SAMPLE
+    assert abs(unfair - points * true) < 4 * (points * true * (1 - true)) ** 0.5
+    assert sampled_share(query, seed=0) == (points, unfair) != sampled_share(query, seed=1)
 
 
 @pytest.mark.parametrize("trees", [False, True])

@@ -14,6 +14,7 @@ from encoders.probability.shares import probabilities
 from solvers import clock
 from verifair.engine.buckets.bounds import different
 from verifair.engine.buckets.tree_copies import TreeCopies
+from verifair.engine.search.boxes import uniform
 
 EVALUATED = 1 << 16
 """Copies evaluated at once."""
@@ -81,10 +82,7 @@ class PointSearch:
 
     def uniform(self, count: int) -> Array:
         """Return random points (count, V) of the box."""
-        share = self.random.random((count, len(self.lower)))
-        span = self.upper - self.lower
-        points = self.lower + share * np.where(self.whole, span + 1, span)
-        return np.minimum(np.where(self.whole, np.floor(points), points), self.upper)
+        return uniform(self.random, np.tile(self.lower, (count, 1)), np.tile(self.upper, (count, 1)), self.whole)
 
     def look(self, raw: Array) -> None:
         """Evaluate raw points (N, V) of the box; the best enter the pool, and those better than all before are decided exactly."""

@@ -44,11 +44,15 @@ def rows_at(twin: TwinCopies, question: Integers, point: Array) -> Array:
 
 
 def anywhere(twin: TwinCopies, nodes: Nodes, rng: np.random.Generator) -> Array:
-    """Return a uniformly random legal raw point (N, v) of each box."""
-    share = rng.random(nodes.lower.shape)
-    reals = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
-    integers = np.clip(nodes.lower + np.floor(share * (nodes.upper - nodes.lower + 1)), nodes.lower, nodes.upper)
-    return np.where(twin.local.integer, integers, reals)
+    """Return a uniformly random raw point (N, v) of each box."""
+    return uniform(rng, nodes.lower, nodes.upper, twin.local.integer)
+
+
+def uniform(rng: np.random.Generator, lower: Array, upper: Array, whole: Booleans) -> Array:
+    """Return a uniformly random raw point of each box lower, upper (N, v).   whole: (v,) True for variables with whole values."""
+    share = rng.random(lower.shape)
+    points = lower + np.where(whole, np.floor(share * (upper - lower + 1)), share * (upper - lower))
+    return np.asarray(np.clip(points, lower, upper))
 
 
 def legal_pairs(twin: TwinCopies, question: Integers, point: Array) -> Booleans:

@@ -30,6 +30,7 @@ from verifair.checker.shares import SLACK, ShareQuestion
 from verifair.engine.parallel import Helpers, Shared
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of
+from verifair.engine.search.boxes import uniform
 from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.shares.cells import COPIES, COPY, SPARE, CellLooks, ShareCells
@@ -45,6 +46,8 @@ POINTS = "fair", "unfair", "outside", "open"
 """The counts of a cell, which its halves inherit when it is cut."""
 KEEP = 60.0
 """The least seconds between two writings of an unfinished tree, which a kill may lose. Writing takes at most 5 % of the time."""
+SAMPLE, FEWEST, SAMPLE_WORK = 10_000, 200, 5_000_000_000
+"""The most and the fewest points of a sample, and about the most multiplications for it."""
 EACH = 64
 """The fewest cells that a process gets: fewer take less time to bound than to send."""
 
@@ -128,6 +131,17 @@ def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
         is_fair = question.decided(query.model, part[counted], pairs[counted])
         fair, unfair = fair + int(is_fair.sum()), unfair + int((~is_fair).sum())
     return fair, unfair, len(raw) - fair - unfair
+
+
+def sampled_share(query: IndividualFairness, *, seed: int) -> tuple[int, int]:
+    """Return the number of random points of the query's box that are counted, and of those that are not fair, each decided exactly:
+    the uniform distribution is that of the certified share.   Sound? it is a measurement, and proves nothing."""
+    lower, upper = box_of(query.schema, query.box)
+    copies = len(share_question(query).values)
+    count = int(np.clip(SAMPLE_WORK // (copies * (query.model.work + COPY)), FEWEST, SAMPLE))
+    rng, is_whole = np.random.default_rng(seed), query.schema.domain.integer
+    fair, unfair, _ = row_shares(query, uniform(rng, np.tile(lower, (count, 1)), np.tile(upper, (count, 1)), is_whole))
+    return fair + unfair, unfair
 
 
 def share_question(query: IndividualFairness) -> ShareQuestion:

@@ -143,6 +143,16 @@ class ShareRows(Shape):
     """Outside the schema's domain or the box, or without legal rows to compare."""
 
 
+class ShareSample(Shape):
+    """Random points of the domain, each decided exactly: a measurement, no proof."""
+
+    points: Count
+    unfair: Count
+    low: Share
+    """Lower end of the 95 % interval of the unfair share (Wilson)."""
+    high: Share
+
+
 class SharePoint(Shape):
     """The shares shown so far, at a time of all runs together; estimates, except for the last point of a run."""
 
@@ -165,6 +175,8 @@ class ShareResult(Result):
     cells: Count
     rows: ShareRows | None
     """Rows of the table; null without --data."""
+    sample: ShareSample | None
+    """Null if no more than the tolerance is open, and after Ctrl-C."""
     history: list[SharePoint]
     store: str
     """File of the certificate, from which --resume continues."""

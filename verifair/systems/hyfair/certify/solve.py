@@ -14,7 +14,7 @@ from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of, check_possible
-from verifair.engine.shares.share import certify_share, row_shares
+from verifair.engine.shares.share import certify_share, row_shares, sampled_share
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
@@ -30,11 +30,13 @@ from verifair.systems.hyfair.certify.result import (
     SharePoint,
     ShareResult,
     ShareRows,
+    ShareSample,
     TargetedResult,
     TargetedVerdict,
     VerdictResult,
 )
 from verifair.systems.hyfair.certify.settings import CertifySettings
+from verifair.systems.proportions import wilson_of
 from verifair.systems.results.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.settings import parsed_box
 from verifair.systems.stores import claim
@@ -211,6 +213,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
             progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
         )
     counts = None if rows is None else ShareRows(**dict(zip(("fair", "unfair", "outside"), row_shares(query, rows), strict=True)))
+    sample = None if share.reason in (None, Reason.INTERRUPTED) else _sample(query, work.seed)
     note = f"{share.width:.2%} of the domain is open; pass the same command with --resume to go on"
     if share.reason in (Reason.TIME, Reason.NODES):
         work.warn(f"stopped by --timeout or --nodes: {note}, with a longer --timeout or more --nodes")
@@ -219,11 +222,19 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     proof = work.check_line(store, partial=not certificate.extent.whole) if is_shown else f"{store}, which shows nothing yet"
     return ShareResult(
         **_common(query, work), tolerance=tolerance, fair=share.fair, unfair=share.unfair, reason=share.reason, cells=share.cells,
-        rows=counts, seconds=work.seconds, store=str(store), semantics=share.semantics,
+        rows=counts, sample=sample, seconds=work.seconds, store=str(store), semantics=share.semantics,
         history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in certificate.history],
         certificate=certificate, proof_line=f"certificate: {proof}",
         interrupted=note if share.reason is Reason.INTERRUPTED else None,
     )
+
+
+def _sample(query: IndividualFairness, seed: int) -> ShareSample | None:
+    points, unfair = sampled_share(query, seed=seed)
+    if not points:
+        return None
+    low, high = wilson_of(unfair / points, points)
+    return ShareSample(points=points, unfair=unfair, low=low, high=high)
 
 
 def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -> PartitionResult:

@@ -33,7 +33,7 @@ from verifair.systems.hyfair.certify.result import (
 )
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
-from verifair.systems.hyfair.certify.tables import above, below, how_many, others
+from verifair.systems.hyfair.certify.tables import above, below, how_many, others, sample_words
 from verifair.systems.results.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.verdicts import Gap, VerdictShape
@@ -424,10 +424,13 @@ def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionPa
     """Add the share of all points of the box, and of the table's people, that are treated fairly."""
     query, lower, upper = share.question, below(share.fair), above(1 - share.unfair)
     assert work.store is not None
-    fields = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}
+    fields = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows", "sample"}
     exact = {"fair": str(share.certificate.fair), "unfair": str(share.certificate.unfair)}
     found.answer[-1]["share"] = share.model_dump(mode="json", include=fields) | {"exact": exact}
     scope = "all possible people" if not query.box else "the people asked about"
+    if share.sample is not None:
+        text = f"Measured, not proved: {sample_words(share.sample)}."
+        found.statements.append(Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH))
     if not share.fair and not share.unfair:
         text = f"For how many of {scope} {_claim(query)} is open: nothing was shown in the time given."
         found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))

@@ -25,6 +25,7 @@ from verifair.systems.hyfair.certify.result import (
     PartitionResult,
     PartitionSummary,
     ShareResult,
+    ShareSample,
     TargetedResult,
     VerdictResult,
 )
@@ -303,7 +304,15 @@ def _share(result: ShareResult, console: Console) -> None:
     console.print(grid)
     if result.reason is not None:
         console.print(f"More than {result.tolerance:g} is open ({result.reason.value}): --resume with more time decides more.")
+    if result.sample is not None:
+        console.print(f"Measured, not proved: {sample_words(result.sample)}.", soft_wrap=True)
     console.print(f"{result.cells:,} cells in {result.seconds:.1f} s. About the {result.semantics}.")
+
+
+def sample_words(sample: ShareSample) -> str:
+    """Return a measured share in words."""
+    interval = f"{100 * sample.low:.2f}% to {100 * sample.high:.2f}%"
+    return f"{sample.unfair:,} of {sample.points:,} random points are not fair (95% interval of all points: {interval})"
 
 
 def below(share: float) -> str:
