@@ -234,8 +234,8 @@ class IndividualFairness(PairQuestion):
 class ProbabilityGap(PairQuestion):
     """The largest gap between the probabilities of two people who differ in protected values.  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds, or between the values of a regression model; shares of votes and
-    means are compared as they are with either. The other fields are those of `PairQuestion`. `verifair.verify` answers with a pair
+    scale: "probability", or "logit" for the gap between log-odds; shares of votes, means and the values of a regression model are
+    compared as they are with either. The other fields are those of `PairQuestion`. `verifair.verify` answers with a pair
     (a lower bound) and a certified upper bound.
     """
 
@@ -243,13 +243,13 @@ class ProbabilityGap(PairQuestion):
 
     @property
     def odds(self) -> bool:
-        return self.scale == "probability" or self.schema.named(self.model).outcome.of != "value"
+        return self.schema.named(self.model).outcome.of != "value"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
-        if not logistic(self.model):    # its own outputs are probabilities: shares of votes, or means
+        if not (self.odds and logistic(self.model)):    # its own outputs are compared: values, shares of votes, or means
             object.__setattr__(self, "scale", "logit")
         if self.scale == "logit" and self.model.ensemble is not None and not self.model.piecewise_linear:
             raise QueryError(

@@ -20,6 +20,7 @@ from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, random_network, schema_of
 from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
 from tests.tree_models import random_tree, save
+from verifair.checker.certificates.statement import Scale
 from verifair.cli.main import app
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import decisions
@@ -180,8 +181,6 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         with pytest.raises(SchemaError, match=said):
             vf.IndividualFairness(model=network, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
     valued = schema_of(*FEATURES, positive="value >= 2")
-    with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
-        vf.ProbabilityGap(model=one, schema=valued, protected=["sex"])
     with pytest.raises(QueryError, match="expected how far a value may move, a number above 0"):
         vf.IndividualFairness(model=one, schema=valued, protected=["sex"], epsilon=float("inf"))
     several = trees(0, tmp_path / "several.onnx", scores=3)
@@ -189,10 +188,11 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         vf.ProbabilityGap(model=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], scale="logit")
 
 
-def test_the_gap_of_values_is_that_of_the_model() -> None:
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_the_gap_of_values_is_that_of_the_model(scale: Scale) -> None:
     network, described = made(3, 1), schema_of(*FEATURES, positive="value >= 2")
     values = np.array(outputs_of(network, ROWS), dtype=float)[:, 0]
-    gap = maximise(vf.ProbabilityGap(model=network, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
+    gap = maximise(vf.ProbabilityGap(model=network, schema=described, protected=["sex"], scale=scale), tolerance=1e-3)
     assert gap.lower <= np.abs(values[0::2] - values[1::2]).max() <= gap.upper
     assert gap.witness is not None
     assert gap.witness.values is not None
