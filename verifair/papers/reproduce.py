@@ -122,9 +122,9 @@ def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
 
 
 def draw(result: Reproduced, path: Path) -> bool:
-    """Draw our numbers against the paper's, a panel for each common column; on the line both are equal. A table that the paper does
-    not have is drawn as lines, a figure without printed numbers as bars, and a `Printed` with a `picture` by that. Return False
-    if there is nothing to draw."""
+    """Draw our numbers against the paper's, a panel for each common column; on the line both are equal. Values of the last key,
+    such as methods, are told apart by colours if they are few. A table that the paper does not have is drawn as lines, a
+    figure without printed numbers as bars, and a `Printed` with a `picture` by that. Return False if there is nothing to draw."""
     if result.printed.picture is not None:
         result.printed.picture(result, path)
         return True
@@ -145,8 +145,17 @@ def draw(result: Reproduced, path: Path) -> bool:
         for axis in picture.axes[len(common) :]:
             axis.remove()
         for axis, column in zip(picture.axes, columns, strict=True):
-            _panel(axis, *column)
+            _panel(axis, *column, kinds=_kinds(result))
+        if len(picture.axes[0].get_legend_handles_labels()[1]) > 1:
+            picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(COLORS))
     return True
+
+
+def _kinds(result: Reproduced) -> pd.Series:
+    """Return the value of the last key of every row, if these values are few; else the same for all."""
+    keys = result.printed.keys
+    values = result.frame[keys[-1]].astype(str) if len(keys) > 1 else pd.Series("", index=result.frame.index)
+    return values if values.nunique() <= len(COLORS) else pd.Series("", index=values.index)
 
 
 def titled(result: Reproduced, width: float) -> str:
@@ -200,12 +209,17 @@ def _bars(result: Reproduced, path: Path) -> None:
                 axis.invert_yaxis()
 
 
-def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:
+def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None, *, kinds: pd.Series) -> None:
     low, high = float(min(ours.min(), paper.min())), float(max(ours.max(), paper.max()))
     margin = 0.05 * (high - low or 1.0)
     limits = [low - margin, high + margin]
     axis.plot(limits, limits, color="0.6", linewidth=1, zorder=1)
     error = None if spread is None else spread[ours.index].fillna(0.0)
-    axis.errorbar(paper, ours, yerr=error, fmt="o", color=COLORS[0], markersize=4, alpha=0.7, linewidth=0.8, zorder=2)
+    for color, kind in zip(COLORS, kinds.unique(), strict=False):
+        rows = ours.index[kinds[ours.index] == kind]
+        axis.errorbar(
+            paper[rows], ours[rows], yerr=None if error is None else error[rows], fmt="o", color=color, markersize=4, alpha=0.7,
+            linewidth=0.8, zorder=2, label=kind,
+        )
     axis.set(xlim=limits, ylim=limits, xlabel="the paper", ylabel="verifair", title=name)
     axis.locator_params(nbins=5)  # numbers of six digits stand side by side
