@@ -90,7 +90,7 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     sample = people.take(np.arange(min(CERTIFIED_PEOPLE, len(people))))
     budget = Budget(seconds=seconds)
     proved = certify_consistency(network, schema, audit(network, reference, sample), reference, sample, DELTA, budget=budget)
-    pba = PersistentBias(model=network, schema=schema, sensitive=sensitive, delta=[DELTA])
+    pba = PersistentBias(model=network, schema=schema, protected=sensitive, delta=[DELTA])
     rows = Stream.of(case.data.frame.iloc[test].reset_index(drop=True))
     verdicts = decide_rows(pba, TableStream.of(network, schema, rows, [pba]), budget=Budget(seconds=10 * seconds))
     if not verdicts.complementary:

@@ -24,7 +24,7 @@ def run(folder: Path) -> pd.DataFrame:
     for hidden in SIZES:
         adult = Adult.of(hidden)
         for deltas, jobs in (([1.0], 1), ([1.0], 2), ([1.0, 2.0, 3.0], 2)):
-            query = PersistentBias(model=adult.network, schema=adult.schema, sensitive="sex", delta=deltas)
+            query = PersistentBias(model=adult.network, schema=adult.schema, protected="sex", delta=deltas)
             seconds = []
             for _ in range(3):
                 started = time.perf_counter()

@@ -31,7 +31,7 @@ IN_MEMORY = """
 import sys, pandas as pd, verifair as vf
 from verifair.systems.pba.rows import verify_rows
 frame, network, schema = pd.read_csv(sys.argv[1]), vf.read_onnx(sys.argv[2]), vf.Schema.load(sys.argv[3])
-query = vf.PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1])
+query = vf.PersistentBias(model=network, schema=schema, protected="sex", delta=[1])
 assert (verify_rows(query, frame, budget=vf.Budget(seconds=1e6))["status"] != "unknown").all()
 """
 

@@ -191,7 +191,7 @@ ROWS = 6
 
 
 def _bias() -> vf.PersistentBias:
-    return vf.PersistentBias(model=world.network(), schema=world.SCHEMA, sensitive="sex", delta=[1])
+    return vf.PersistentBias(model=world.network(), schema=world.SCHEMA, protected="sex", delta=[1])
 
 
 class StoreTarget:

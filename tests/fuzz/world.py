@@ -101,7 +101,7 @@ def certificates(folder: Path) -> None:
     ).certificate
     table = frame()
     for name, query in {
-        "bias": vf.PersistentBias(**ask, sensitive="sex", delta=[1, 2]),
+        "bias": vf.PersistentBias(**ask, protected="sex", delta=[1, 2]),
         "robust": vf.Robustness(**ask, delta=[1]),
     }.items():
         found = verify_rows(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")

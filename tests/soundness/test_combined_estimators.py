@@ -353,7 +353,7 @@ def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
         moved = numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift))
         moved = np.where(ramps.logistic, moved, np.clip(moved, 0, 1))
         decided = network.forward(ROWS)[:, 0] > 0
-        query = vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[0])
+        query = vf.PersistentBias(model=network, schema=LABELLED, protected="p", delta=[0])
         for line in verify_rows(query, labelled(decided)).itertuples():
             other = line.row - line.row % 3 + int(line.to)
             tie = (moved[line.row] == moved[other]).all()
@@ -384,7 +384,7 @@ def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int)
     network = read(fitted((FUNCTIONS | HARD)[name], seed))
     margins = network.forward(ROWS)[:, 0]
     people = labelled(margins > 0)
-    query = vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[1])
+    query = vf.PersistentBias(model=network, schema=LABELLED, protected="p", delta=[1])
     verdicts = verify_rows(query, people)
     for line in verdicts.itertuples():
         (a, b, p), to = ROWS[line.row], int(line.to)
@@ -402,7 +402,7 @@ def test_effort_counts_points_and_balls_as_they_are(name: str, most: float) -> N
     network = read(fitted(FUNCTIONS[name], 0))
     people = labelled(network.forward(ROWS)[:, 0] > 0)
     with clock.counted(time.monotonic() + 60) as counted:
-        verify_rows(vf.PersistentBias(model=network, schema=LABELLED, sensitive="p", delta=[1]), people)
+        verify_rows(vf.PersistentBias(model=network, schema=LABELLED, protected="p", delta=[1]), people)
     assert 0 < counted.spent < most
 
 

@@ -159,7 +159,7 @@ def test_float32_is_refused_where_nothing_is_known_of_it() -> None:
     with pytest.raises(QueryError, match="not read from an ONNX file"):
         IndividualFairness(model=network, schema=schema, protected=["sex"], arithmetic="float32")
     with pytest.raises(QueryError, match="expected 'real' or 'float32'"):
-        PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float16")  # type: ignore[arg-type]
+        PersistentBias(model=network, schema=schema, protected="sex", delta=[1.0], arithmetic="float16")  # type: ignore[arg-type]
     found = verify(IndividualFairness(model=network, schema=schema, protected=["sex"], box={"x": (1, 10)}))
     assert found.status is Status.PROVED
     assert found.float32 is False
@@ -183,11 +183,11 @@ def test_rows_of_pba_say_which_proofs_hold_for_float32(tmp_path: Path) -> None:
     layers = (layer([[2.0**-12, 1000.0]], [-4500.0]),)
     network = on_disk(Network(layers=layers, link=network_of(([[1.0]], None)).link, source_sha256=""), tmp_path)
     frame = pd.DataFrame({"sex": [0, 1], "x": [9, 9], "y": [1, 1]})
-    tiny = verify_rows(PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0]), frame)
+    tiny = verify_rows(PersistentBias(model=network, schema=schema, protected="sex", delta=[1.0]), frame)
     proved = tiny[tiny["status"] == "proved"]
     assert len(proved) == 2
     assert (proved["float32"] == 0).all()  # the sexes are 2^-12 apart
-    asked = PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1.0], arithmetic="float32")
+    asked = PersistentBias(model=network, schema=schema, protected="sex", delta=[1.0], arithmetic="float32")
     strict = verify_rows(asked, frame)
     assert not (strict["status"] == "proved").any()
     assert set(strict.loc[strict["status"] == "unknown", "reason"]) == {"float32"}

@@ -209,7 +209,7 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     label = [int(logit[tuple(row)] > 0) for row in rows.tolist()]
     frame = pd.DataFrame([schema.decode(row) for row in rows])
     frame["y"] = label
-    found = vf.verify(vf.PersistentBias(model=network, schema=schema, sensitive="sex", delta=[0, 1, 2]), frame)
+    found = vf.verify(vf.PersistentBias(model=network, schema=schema, protected="sex", delta=[0, 1, 2]), frame)
     expected: dict[tuple[str, float, int, float], bool] = {}
     for k, row in enumerate(rows.tolist()):
         for to in {0.0, 1.0, 2.0} - {row[1]}:

@@ -329,7 +329,7 @@ def rows_certificate(seed: int) -> tuple[Any, Certificate]:
     labels = (network.forward(PEOPLE.encode(raw))[:, 0] > 0).astype(int)
     frame = pd.DataFrame(raw, columns=["age", "hours", "sex"]).assign(good=labels)
     frame = pd.concat([frame, frame.iloc[:5]])  # people with the same values
-    query = vf.PersistentBias(model=network, schema=PEOPLE, sensitive="sex", delta=[0, 1])
+    query = vf.PersistentBias(model=network, schema=PEOPLE, protected="sex", delta=[0, 1])
     verdicts = verify_rows(query, frame, budget=Budget(seconds=20))
     lines = rng.random(len(verdicts)) < 0.1
     verdicts.loc[lines, ["status", "reason", "witness"]] = ["unknown", "time", None]

@@ -37,29 +37,29 @@ class PersistentBias(Shown):
 
         min over |z_num - z~_num| <= delta units of   (f_ci - f_cj)(x) - (f_ci - f_cj)(x')   > 0
 
-    x' is x with another value of `sensitive`; all other features, and the perturbation, are the same. The goal *observed* is this
+    x' is x with another value of `protected`; all other features, and the perturbation, are the same. The goal *observed* is this
     inequality, *flipped* is the same with x and x' exchanged.
-    sensitive: a feature, or several whose values are all exchanged at once (their intersection).
+    protected: a feature, or several whose values are all exchanged at once (their intersection).
     delta: sizes of the neighbourhood, in units of each feature (the schema's `unit`).
     arithmetic: "real", or "float32" for proofs that also hold for every float32 evaluation (see docs/concepts/float32.md).
     """
 
     model: ModelField = MODEL
     schema: Schema
-    sensitive: str | Sequence[str]
+    protected: str | Sequence[str]
     delta: Sequence[float]
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
         _settle(self)
         _check_arithmetic(self.model, self.arithmetic)
-        _check_sensitive(self.schema, self.sensitive)
+        _check_exchanged(self.schema, self.protected)
         object.__setattr__(self, "delta", _sizes(self.delta))
 
     @cached_property
     def exchange(self) -> Exchange:
         """The values that counterfactuals may have."""
-        return Exchange.of(self.schema, self.sensitive)
+        return Exchange.of(self.schema, self.protected)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -67,27 +67,27 @@ class Robustness(Shown):
     """The question: does the decision on x survive every perturbation in the neighbourhood?  (robustness bias RB, Nanda et al.
     2021)
 
-    sensitive: features that never move; the same is then also asked of every counterfactual of x (*flipped*).
+    protected: features that never move; the same is then also asked of every counterfactual of x (*flipped*).
     delta, arithmetic: as in `PersistentBias`.
     """
 
     model: ModelField = MODEL
     schema: Schema
     delta: Sequence[float]
-    sensitive: str | Sequence[str] | None = None
+    protected: str | Sequence[str] | None = None
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
         _settle(self)
         _check_arithmetic(self.model, self.arithmetic)
-        if self.sensitive is not None:
-            _check_sensitive(self.schema, self.sensitive)
+        if self.protected is not None:
+            _check_exchanged(self.schema, self.protected)
         object.__setattr__(self, "delta", _sizes(self.delta))
 
     @cached_property
     def exchange(self) -> Exchange | None:
         """The values that counterfactuals may have."""
-        return None if self.sensitive is None else Exchange.of(self.schema, self.sensitive)
+        return None if self.protected is None else Exchange.of(self.schema, self.protected)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -325,10 +325,10 @@ def _judge(query: Any, *, odds: bool) -> None:
     object.__setattr__(query, "model", query.schema.judges(query.model, odds=odds))
 
 
-def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+def _check_exchanged(schema: Schema, protected: str | Sequence[str]) -> None:
+    names = [protected] if isinstance(protected, str) else list(protected)
     if not names or len(set(names)) < len(names):
-        raise QueryError(f"sensitive = {sensitive!r}: expected a feature, or several, each named once")
+        raise QueryError(f"protected = {protected!r}: expected a feature, or several, each named once")
     _check(schema, names)
 
 

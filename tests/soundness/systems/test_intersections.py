@@ -46,7 +46,7 @@ def test_pba_of_an_intersection_is_that_of_brute_force(constrained: bool) -> Non
         network = made(seed)
         logit, rows = logits(network, schema), ROWS[schema.inside(ROWS)]
         frame = pd.DataFrame([schema.decode(row) for row in rows]).assign(y=[int(logit[tuple(row)] > 0) for row in rows.tolist()])
-        query = vf.PersistentBias(model=network, schema=schema, sensitive=["sex", "race"], delta=[0, 1])
+        query = vf.PersistentBias(model=network, schema=schema, protected=["sex", "race"], delta=[0, 1])
         found = verify_rows(query, frame)
         expected = {}
         for k, (age, sex, race) in enumerate(rows.tolist()):
@@ -79,7 +79,7 @@ def test_robustness_of_an_intersection_holds_its_features_still() -> None:
         network = made(seed)
         logit = logits(network, schema)
         frame = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=[int(logit[tuple(row)] > 0) for row in ROWS.tolist()])
-        query = vf.Robustness(model=network, schema=schema, sensitive=["sex", "race"], delta=[1])
+        query = vf.Robustness(model=network, schema=schema, protected=["sex", "race"], delta=[1])
         found = verify_rows(query, frame)
         for line in found.itertuples():
             age, sex, race = ROWS[line.row]
@@ -125,7 +125,7 @@ def test_rates_and_gaps_of_intersections_are_counts() -> None:
 def test_what_cannot_be_exchanged_is_refused() -> None:
     schema, network = schema_of(*FEATURES, label="y"), made(0)
     with pytest.raises(QueryError, match="each named once"):
-        vf.PersistentBias(model=network, schema=schema, sensitive=["sex", "sex"], delta=[1])
+        vf.PersistentBias(model=network, schema=schema, protected=["sex", "sex"], delta=[1])
     wide = schema_of(integer("age", 0, 600), categorical("sex", "F", "M"), integer("x", 0, 1, unit=1.0))
     with pytest.raises(QueryError, match="1202 combinations"):
         Exchange.of(wide, ["age", "sex"])

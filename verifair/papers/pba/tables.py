@@ -86,7 +86,7 @@ def _decided(
     """Train a network and decide its held-out rows; return these, and the shares proved."""
     network, schema = _trained(dataset, sensitive, seed, hidden, method)
     exchange = Exchange.of(schema, sensitive)
-    queries = [kind(model=network, schema=schema, sensitive=sensitive, delta=list(deltas)) for kind in kinds]
+    queries = [kind(model=network, schema=schema, protected=sensitive, delta=list(deltas)) for kind in kinds]
     people = TableStream.of(network, schema, Stream.of(dataset.test), queries, [exchange])
     verdicts = [decide_rows(query, people, budget=Budget(seconds=SECONDS)) for query in queries]
     return people, proved_shares(verdicts, [exchange])

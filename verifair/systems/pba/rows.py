@@ -231,7 +231,7 @@ def describe(query: PersistentBias | Robustness, people: TableStream, method: st
     """Return the description of a run, for the store and for certificates."""
     return {
         "query": "persistent-bias" if isinstance(query, PersistentBias) else "robustness",
-        "sensitive": query.sensitive if query.sensitive is None or isinstance(query.sensitive, str) else list(query.sensitive),
+        "sensitive": query.protected if query.protected is None or isinstance(query.protected, str) else list(query.protected),
         "delta": [float(d) for d in query.delta],
         "arithmetic": query.arithmetic,
         "method": method,
@@ -267,7 +267,7 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
         else:
             if batch.kind == "robust-flipped" and query.exchange is not None:
                 raw = query.exchange.put(raw, batch.to)
-            problem = robustness_problem(query.model, query.schema, raw, batch.delta, query.sensitive, pair)
+            problem = robustness_problem(query.model, query.schema, raw, batch.delta, query.protected, pair)
         problem = replace(problem, float32=query.arithmetic == "float32")
         answers = solve(problem, method=run.method, solver=run.solver, budget=limits)
     return list(_records(batch, group_numbers, answers))

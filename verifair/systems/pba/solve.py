@@ -49,7 +49,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     schema, network = subject.schema, subject.network
     if not settings.protected:
         declared = ", ".join(schema.protected_names) or "none is declared protected"
-        raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {declared})")
+        raise QueryError(f"pba needs a protected feature: pass --protected NAME (protected in the schema: {declared})")
     store = claimed("verdicts.sqlite", work)
     if store is not None and store.exists():  # checked before anything is read, so that a foreign file costs no time
         with Store(store):
@@ -63,7 +63,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     exchanges = [*(Exchange.of(schema, name) for name in names), *joint]
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
-        kind(model=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
+        kind(model=network, schema=schema, protected=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
         for name in [*names, *(exchange.names for exchange in joint if settings.intersections)] for kind in kinds
     ]
     for name in names:
@@ -80,7 +80,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         _warn(people, work)
     asked = []
     for index, query in enumerate(queries):
-        if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
+        if not isinstance(query.protected, str) and not people.counts.verdicts(query, 2):
             continue  # with several features there may be nobody to ask about
         share = max(1 - SECONDS_PER_ROW * people.rows / work.left, 0.5)
         label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"

@@ -110,7 +110,7 @@ def kinds(query: PersistentBias | Robustness) -> tuple[str, ...]:
     """Return the kinds of questions (goals) that a query asks of rows."""
     if isinstance(query, PersistentBias):
         return ("bias",)
-    return ("robust", "robust-flipped") if query.sensitive else ("robust",)
+    return ("robust", "robust-flipped") if query.protected else ("robust",)
 
 
 def sensitive_of(query: PersistentBias | Robustness) -> str:

@@ -43,7 +43,7 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
     """Proved for everybody near a person, so of the person too: the probability with the higher value is higher, or lower."""
     german = datasets.german()
     network, schema, frame = read_onnx(datasets.network_path("german")), german.schema, german.frame.head(60)
-    found = verify_rows(PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1]), frame)
+    found = verify_rows(PersistentBias(model=network, schema=schema, protected="sex", delta=[1]), frame)
     raw, v = schema.raw(frame), schema.index("sex")
     probability = []
     for value in (0, 1):
@@ -90,7 +90,7 @@ def test_of_the_pairs_that_are_counted_those_that_favour_both_ways_are_biased_to
     network = network_of(([[1.0] * 7], [0.0]))
     race = Feature(name="race", kind="one-hot", categories=tuple("abcdef"), protected=True)
     schema = schema_of(race, integer("debt", 0, 6, unit=1.0), positive="logit > 0", label="good")
-    query = PersistentBias(model=network, schema=schema, sensitive="race", delta=[0])
+    query = PersistentBias(model=network, schema=schema, protected="race", delta=[0])
     for goal, said in ((PROVED, "in 0 of them, and for fewer in 0; in 5 for as many."), (REFUTED, "and for fewer in 0.")):
         found = pd.DataFrame([
             {"delta": 0, "group": one, "to": other, "label": 1, "observed": goal, "flipped": REFUTED, "robust": None, "people": 1}

@@ -36,7 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setattr(engine, "QUESTIONS", 10)  # several chunks
         vf.certify_partition(fair, size=10, store=files["parts"])
     rows = datasets.load("german").frame.head(20)
-    bias = vf.PersistentBias(model=NETWORK, schema=SCHEMA, sensitive="sex", delta=[1])
+    bias = vf.PersistentBias(model=NETWORK, schema=SCHEMA, protected="sex", delta=[1])
     table = LabelledRows.of(NETWORK, SCHEMA, rows)
     certificate_of(bias, table, verify_rows(bias, rows)).save(files["rows"])
     wider = {name: value for name, value in BOX.items() if name not in ("age", "housing")}

@@ -32,7 +32,7 @@ def held(tmp_path: Path) -> dict[str, object]:
     widest = vf.verify(kmax, budget=budget)
     return {
         "network": network, "schema": schema, "feature": schema.features[0], "fair": fair, "gap query": gap, "kmax query": kmax,
-        "pba": vf.PersistentBias(model=network, schema=schema, sensitive="sex", delta=[1]),
+        "pba": vf.PersistentBias(model=network, schema=schema, protected="sex", delta=[1]),
         "robustness": vf.Robustness(model=network, schema=schema, delta=[1]), "budget": budget, "proved": proved,
         "certificate": proved.certificate, "refuted": refuted, "witness": refuted.witness, "gap": vf.verify(gap, budget=budget),
         "kmax": widest, "kmax certificate": widest.certificate, "share": share, "share certificate": share.certificate,

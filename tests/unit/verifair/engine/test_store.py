@@ -113,7 +113,7 @@ def test_out_of_boxes_is_asked_again_only_with_more_of_them(tmp_path: Path, node
 
 def german() -> tuple[vf.PersistentBias, pd.DataFrame]:
     data, network = datasets.load("german"), vf.read_onnx(datasets.network_path("german"))
-    query = vf.PersistentBias(model=network, schema=data.schema, sensitive="sex", delta=[12])
+    query = vf.PersistentBias(model=network, schema=data.schema, protected="sex", delta=[12])
     return query, data.test
 
 

@@ -15,7 +15,7 @@ SCHEMA = schema_of(
     integer("age", 0, 3, unit=1), integer("sex", 0, 1, protected=True), label="good"
 )
 ABOUT: dict[str, Any] = {"model": network_of(([[1.0, 0.5]], [-1.75])), "schema": SCHEMA, "protected": ["sex"]}
-ROWS: dict[str, Any] = {"model": ABOUT["model"], "schema": SCHEMA, "sensitive": "sex", "delta": [1]}
+ROWS: dict[str, Any] = {"model": ABOUT["model"], "schema": SCHEMA, "protected": "sex", "delta": [1]}
 FRAME = pd.DataFrame({"age": [3, 3], "sex": [0, 1], "good": [1, 1]})
 
 

@@ -84,6 +84,6 @@ def test_where_constraints_forbid_every_counterfactual_the_error_says_so() -> No
     schema = schema_of(integer("group", 0, 2), integer("x", -3, 3, unit=1), integer("y", -3, 3), constraints=rules, label="label")
     frame = pd.DataFrame({"group": [0, 0, 2], "x": [-1, 0, 1], "y": [0, 1, 2]})
     frame["label"] = decisions(NETWORK, schema.encode(schema.raw(frame)))
-    query = PersistentBias(model=NETWORK, schema=schema, sensitive="group", delta=[1])
+    query = PersistentBias(model=NETWORK, schema=schema, protected="group", delta=[1])
     with pytest.raises(DataError, match="no label right for a row and its counterfactual alike, or the constraints forbid its c"):
         verify_rows(query, frame)

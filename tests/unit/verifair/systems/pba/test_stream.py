@@ -60,8 +60,8 @@ def test_chunks_do_not_change_an_answer(outputs: int, cut: int, tmp_path: Path, 
     monkeypatch.setattr(rows, "BATCH", 32)
     monkeypatch.setattr(evidence, "STATEMENTS", 50)
     exchange = Exchange.of(schema, "group")
-    query = PersistentBias(model=network, schema=schema, sensitive="group", delta=[1])
-    robust = Robustness(model=network, schema=schema, sensitive="group", delta=[1])
+    query = PersistentBias(model=network, schema=schema, protected="group", delta=[1])
+    robust = Robustness(model=network, schema=schema, protected="group", delta=[1])
     answers = []
     for size, source in ((1 << 14, frame), (cut, tmp_path / "t.csv")):
         monkeypatch.setattr(table, "CHUNK", size)
@@ -90,7 +90,7 @@ def test_what_was_killed_is_continued_from_another_cut(tmp_path: Path, monkeypat
     network, schema, frame = asked(1)
     monkeypatch.setattr(rows, "BATCH", 32)
     monkeypatch.setattr(table, "CHUNK", 37)
-    query = PersistentBias(model=network, schema=schema, sensitive="group", delta=[1, 2])
+    query = PersistentBias(model=network, schema=schema, protected="group", delta=[1, 2])
     whole, store = verify_rows(query, frame), tmp_path / "v.sqlite"
 
     class Killed(BaseException):
@@ -115,7 +115,7 @@ def test_a_table_that_changes_meanwhile_is_an_error(tmp_path: Path, monkeypatch:
     frame.to_csv(path, index=False)
     monkeypatch.setattr(table, "CHUNK", 25)
     monkeypatch.setattr(stream, "HELD", 25)
-    query = PersistentBias(model=network, schema=schema, sensitive="group", delta=[1])
+    query = PersistentBias(model=network, schema=schema, protected="group", delta=[1])
     other = frame.assign(y=frame["y"].where(frame.index != 60, 1 - frame["y"].abs()))
     for changed in (frame.head(110), pd.concat([frame, frame.tail(1)]), other):
         people = TableStream.of(network, schema, Stream.of(path), [query])
@@ -137,7 +137,7 @@ def test_verdicts_are_kept_before_the_table_is_decided(tmp_path: Path, monkeypat
         return decisions(network, x)
 
     monkeypatch.setattr(stream, "decisions", counted)
-    query = PersistentBias(model=network, schema=schema, sensitive="group", delta=[1])
+    query = PersistentBias(model=network, schema=schema, protected="group", delta=[1])
     people = TableStream.of(network, schema, Stream.of(frame), [query])
     assert not decided
     told: list[tuple[int, int, int]] = []
@@ -164,7 +164,7 @@ def test_labels_are_read_by_all_their_names(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_size_that_is_given_twice_is_asked_once() -> None:
     network, schema, frame = asked(1)
     once, twice = (
-        verify_rows(PersistentBias(model=network, schema=schema, sensitive="group", delta=delta), frame)
+        verify_rows(PersistentBias(model=network, schema=schema, protected="group", delta=delta), frame)
         for delta in ([1, 0], [1, 0.0, 1.0, -0.0])
     )
     pd.testing.assert_frame_equal(once, twice)
