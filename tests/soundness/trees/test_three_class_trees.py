@@ -208,6 +208,16 @@ def test_solvers_agree_with_brute_force(rule: str, method: str, tmp_path: Path) 
     assert seen >= {vf.Status.PROVED, vf.Status.VIOLATED}
 
 
+def test_cbc_proves_nothing_that_is_wrong(tmp_path: Path) -> None:
+    """With its preprocessing CBC calls an optimum positive that is below 0: here, of 349 such ensembles."""
+    pytest.importorskip("pulp", reason='pip install "verifair[pulp]"')
+    rng, grid = np.random.default_rng(323), np.array([-0.5, 0, 0.5, 1, 2], dtype=np.float32)
+    grown = [random_tree(rng, 3, 3, scores=3, grid=grid, modes=("BRANCH_LEQ",)) for _ in range(3)]
+    model = read_model(save(tmp_path / "trees.onnx", grown, 3))
+    asked = vf.IndividualFairness(model=model, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"])
+    assert vf.verify(asked, method="milp", solver="cbc").status is vf.Status.VIOLATED
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path: Path) -> None:
     one = case(seed, tmp_path, votes=seed >= 5)
