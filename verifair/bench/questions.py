@@ -139,10 +139,11 @@ def subject(question: Question) -> str:
 def _feed(digest: Any, value: Any) -> None:
     digest.update(type(value).__name__.removesuffix("Question").encode())
     if is_dataclass(value):
+        held = vars(value)      # a smooth layer has no slope
         for field in fields(value):
-            if not (isinstance(value, Model) and field.name == "source"):
+            if field.name in held and not (isinstance(value, Model) and field.name == "source"):
                 digest.update(field.name.encode())
-                _feed(digest, getattr(value, field.name))
+                _feed(digest, held[field.name])
     elif isinstance(value, np.ndarray):
         digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())

@@ -22,7 +22,7 @@ from verifair.bench.cases import chosen
 from verifair.bench.competitors import competitors
 from verifair.bench.contradictions import asked_again
 from verifair.bench.peers import fairify, marabou
-from verifair.bench.questions import DecisionQuestion, MinimumQuestion, RelaxationQuestion
+from verifair.bench.questions import DecisionQuestion, MinimumQuestion, RelaxationQuestion, fingerprint
 
 BUDGET = Budget(seconds=30)
 
@@ -140,7 +140,9 @@ def test_marabou_is_not_asked_about_what_it_cannot_be_told() -> None:
     assert not marabou.takes(problem(0, slope=0.25))
     smooth = SmoothLayer(weight=np.ones((2, 4)), bias=np.zeros(2), bend=np.ones(2), curve=np.full(2, Curve.TANH, dtype=np.int8))
     network = replace(problem(0).network, layers=(smooth, layer([[1.0, 1.0]])), rounding=None)
-    assert not marabou.takes(replace(problem(0), network=network))
+    asked = DecisionQuestion(problem=replace(problem(0), network=network))
+    assert [one.name for one in competitors() if one.takes(asked)] == ["auto", "bnb"]
+    assert fingerprint(asked) != fingerprint(DecisionQuestion(problem=problem(0)))
 
 
 @pytest.mark.parametrize("seed", range(6))
