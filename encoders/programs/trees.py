@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.arrays import Array, Integers
+from encoders.arrays import Array, Booleans, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock, failing_program, matrix, worst_program
 from encoders.trees.compared import ComparedTrees
-from encoders.trees.joint import Preorder, holds, some
+from encoders.trees.joint import Preorder
 from encoders.trees.twin import ClauseRows, TreeTwin
 from solvers.program import Clause, Program
 
@@ -60,32 +60,32 @@ class TreeProgram:
         else:
             weights = np.kron(np.eye(2), margin)
         base = np.tile(twin.ensemble.base, 2)
-        if not apart and rows is None and len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]:
-            difference = joint.terms(margin).lines(np.array([[1.0, -1.0]]))
-            parts = [(difference.trees, np.outer(difference.adds, (1.0, 0.0)))]
-            base, weights = np.array([float(difference.base[0]), 0.0]), np.eye(2)
+        if not apart and rows is None and len(goal.rows) == 1 and goal.gap is None and sorted(goal.rows[0]) == [-1.0, 1.0]:
+            line = joint.terms(margin).lines(goal.rows)     # of the goal's row, g - g' or g' - g: contributions are rounded down
+            parts = [(line.trees, np.outer(line.adds, (goal.rows[0, 0], 0.0)))]
+            base, weights = np.array([float(line.base[0]) * goal.rows[0, 0], 0.0]), np.eye(2)
         elif apart:
             parts = [(alone.trees, np.pad(twin.ensemble.value[alone.leaf1], ((0, 0), (count * copy, count - count * copy))))
                      for copy, alone in enumerate(twin.alone(pair))]
         else:
             parts = [(joint.trees, np.concatenate([twin.ensemble.value[leaf] for leaf in (joint.leaf1, joint.leaf2)], axis=1))]
-        build = _Build(joint.trees, first[0].tolist(), last[0].tolist())
+        builder = ProgramBuilder()
         lowest = highest = weights @ base
-        shares, added = [build.builder.columns(np.ones(1), np.ones(1))], [base[None]]
-        for trees, adds in parts:
-            build.trees = trees
-            for root in np.asarray(trees.root).tolist():
-                leaves, columns = build.tree(root)
-                shares.append(columns)
-                added.append(adds[leaves])
-                values = weights @ adds[leaves].T
-                lowest, highest = lowest + values.min(axis=1), highest + values.max(axis=1)
-        build.cells()
+        shares, added = [builder.columns(np.ones(1), np.ones(1))], [base[None]]
+        met = [_Met.of(trees, first[0], last[0]) for trees, _ in parts]
+        columns = _cells(builder, met, first[0], last[0])
+        for part, (_, adds) in zip(met, parts, strict=True):
+            shares.append(part.add(builder, columns))
+            added.append(adds[part.leaves])
+            values = weights @ added[-1].T
+            starts = part.trees[:-1]
+            lowest = lowest + np.minimum.reduceat(values, starts, axis=1).sum(axis=1) if len(starts) else lowest
+            highest = highest + np.maximum.reduceat(values, starts, axis=1).sum(axis=1) if len(starts) else highest
         # a column for every score and every line: sums of stored numbers alone, so that SMT programs are exact
-        scores = build.equal(np.concatenate(shares), np.concatenate(added).T)
-        lines = build.equal(scores, weights)
-        return cls(twin=twin, question=question, program=build.builder.program(), rows=rows, lines=lines, ends=(lowest, highest),
-                   columns=build.columns)
+        scores = _sums(builder, np.concatenate(shares), np.concatenate(added).T)
+        lines = _sums(builder, scores, weights)
+        return cls(twin=twin, question=question, program=builder.program(), rows=rows, lines=lines, ends=(lowest, highest),
+                   columns=columns)
 
     @property
     def margins(self) -> Array:
@@ -119,72 +119,108 @@ class TreeProgram:
         return twin.cells.within(first, lower, upper)
 
 
-class _Build:
-    """Columns and rows so far. trees: those that are added now.   first, last: the cells of the box, by variable."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Met:
+    """What a box meets of trees (`Preorder`).
 
-    def __init__(self, trees: Preorder, first: list[int], last: list[int]) -> None:
-        self.trees, self.first, self.last = trees, first, last
-        self.builder = ProgramBuilder()
-        self.binary: dict[tuple[int, int], int] = {}
-        self.columns: dict[int, tuple[Integers, Integers]] = {}
-        self.hot = np.asarray(trees.hot).tolist()
+    leaves: (L,) numbers of its leaves, tree by tree.   trees: (T + 1,) where those of each tree begin.   asked: (A,) the nodes of
+    which it meets both branches.   spans: (3, A) where the leaves of their left branches begin, those of the right ones, and where
+    these end.   variable, cut: (A,) of them.   going: for variables of categories, which ones (A_v, C) of the box go left.
+    """
 
-    def tree(self, node: int) -> tuple[Integers, Integers]:
-        """Add one tree; return the leaves that the box meets, and the columns of their shares."""
-        leaves, columns = np.array(self._below(node)).T
-        self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
-        return leaves, columns
+    leaves: Integers
+    trees: Integers
+    spans: Integers
+    variable: Integers
+    cut: Integers
+    going: dict[int, Booleans]
 
-    def equal(self, columns: Integers, weights: Array) -> Integers:
-        """Return new columns, the sums of others (N,) by weights (S, N)."""
-        sums = self.builder.free(len(weights))
-        self.builder.equations(sums, columns, weights, np.zeros(len(weights)))
-        return sums
+    @classmethod
+    def of(cls, trees: Preorder, first: Integers, last: Integers) -> _Met:
+        """Return it.   first, last: (V,) the box's cells."""
+        variable, cut, right = (np.asarray(part, dtype=np.int64) for part in (trees.variable, trees.cut, trees.right))
+        roots = np.append(np.asarray(trees.root, dtype=np.int64), len(variable))
+        inner = np.maximum(variable, 0)
+        to_left, to_right = first[inner] <= cut, last[inner] > cut
+        sets, words = np.asarray(trees.sets), np.asarray(trees.hot)
+        hot = np.flatnonzero(words).tolist()
 
-    def _below(self, node: int) -> list[tuple[int, int]]:
-        trees = self.trees
-        v, cut = int(trees.variable[node]), int(trees.cut[node])
-        if v < 0:
-            return [(cut, int(self.builder.columns(np.zeros(1), np.ones(1))[0]))]
-        going = [c for c in range(self.first[v], self.last[v] + 1) if self._goes_left(cut, c)] if self.hot[v] else []
-        any_left = len(going) > 0 if self.hot[v] else self.first[v] <= cut
-        any_right = self._any_right(v, cut) if self.hot[v] else self.last[v] > cut
-        if not (any_left and any_right):
-            return self._below(node + 1 if any_left else int(trees.right[node]))
-        left, right = self._below(node + 1), self._below(int(trees.right[node]))
-        y = [self._category(v, c) for c in going] if self.hot[v] else [self._threshold(v, cut)]
-        for side, factor, limit in ((left, 1.0, 0.0), (right, -1.0, 1.0)):
-            leaf_columns = [column for _, column in side]
-            self.builder.add(RowBlock.single(leaf_columns + y, [1.0] * len(leaf_columns) + [-factor] * len(y), -np.inf, limit))
-        return left + right
+        def going(v: int, nodes: Integers, side: int) -> Booleans:
+            members = sets[cut[nodes, None] + side * words[v] + np.arange(words[v])].astype("<i8").view(np.uint8)
+            return np.unpackbits(members, axis=1, bitorder="little")[:, first[v] : last[v] + 1].astype(bool)
 
-    def _goes_left(self, split: int, c: int) -> bool:
-        return bool(holds(self.trees.sets, split, c))
+        for v in hot:
+            nodes = np.flatnonzero(variable == v)
+            to_left[nodes], to_right[nodes] = (going(v, nodes, side).any(axis=1) for side in (0, 1))
+        nodes, ends, leaves, asked = roots[:-1], roots[1:], [roots[:0]], [np.empty((2, 0), dtype=np.int64)]
+        while len(nodes):      # one level of all trees after the other
+            is_leaf = variable[nodes] < 0
+            leaves.append(nodes[is_leaf])
+            nodes, ends = nodes[~is_leaf], ends[~is_leaf]
+            left, other = to_left[nodes], to_right[nodes]
+            asked.append(np.stack([nodes, ends])[:, left & other])
+            ends = np.concatenate([right[nodes[left]], ends[other]])
+            nodes = np.concatenate([nodes[left] + 1, right[nodes[other]]])
+        found, (splits, behind) = np.sort(np.concatenate(leaves)), np.concatenate(asked, axis=1)
+        return cls(
+            leaves=cut[found], trees=np.searchsorted(found, roots), variable=variable[splits], cut=cut[splits],
+            spans=np.searchsorted(found, np.stack([splits, right[splits], behind])),
+            going={v: going(v, splits[variable[splits] == v], 0) for v in hot},
+        )
 
-    def _any_right(self, v: int, split: int) -> bool:
-        """Return True if some category of the box goes right, of those that the path there leaves."""
-        return bool(some(self.trees.sets, split + self.hot[v], int(self.first[v]), int(self.last[v])))
+    def add(self, builder: ProgramBuilder, cells: dict[int, tuple[Integers, Integers]]) -> Integers:
+        """Add the trees; return the columns of the leaves' shares.   cells: as `TreeProgram.columns`."""
+        shares = builder.columns(np.zeros(len(self.leaves)), np.ones(len(self.leaves)))
+        no_binaries = np.empty((len(self.trees) - 1, 0), dtype=np.int64)
+        _bounded(builder, shares, self.trees[:-1], self.trees[1:], no_binaries, 0.0, (1.0, 1.0))
+        for v, (known, binaries) in cells.items():
+            here = np.flatnonzero(self.variable == v)
+            if v in self.going:
+                node, category = np.nonzero(self.going[v])
+                count, y = np.bincount(node, minlength=len(here)), binaries[category]
+            else:
+                count, y = np.ones(len(here), dtype=np.int64), binaries[np.searchsorted(known, self.cut[here])]
+            for n in np.unique(count).tolist():
+                some = y[np.repeat(count == n, count)].reshape(-1, n)
+                left, middle, right = self.spans[:, here[count == n]]
+                _bounded(builder, shares, left, middle, some, -1.0, (-np.inf, 0.0))
+                _bounded(builder, shares, middle, right, some, 1.0, (-np.inf, 1.0))
+        return shares
 
-    def _threshold(self, v: int, cut: int) -> int:
-        if (v, cut) not in self.binary:
-            self.binary[v, cut] = int(self.builder.columns(np.zeros(1), np.ones(1), np.ones(1, dtype=bool))[0])
-        return self.binary[v, cut]
 
-    def _category(self, v: int, c: int) -> int:
-        for cell in range(self.first[v], self.last[v] + 1):
-            self._threshold(v, cell)
-        return self.binary[v, c]
+def _cells(builder: ProgramBuilder, met: list[_Met], first: Integers, last: Integers) -> dict[int, tuple[Integers, Integers]]:
+    """Add the binaries of all variables that are asked about, and the rows between them. Return them as `TreeProgram.columns`."""
+    columns = dict[int, tuple[Integers, Integers]]()
+    for v in np.unique(np.concatenate([part.variable for part in met])).tolist():
+        hot = v in met[0].going
+        cuts = np.concatenate([part.cut[part.variable == v] for part in met])
+        cells = np.arange(first[v], last[v] + 1) if hot else np.unique(cuts)
+        y = builder.columns(np.zeros(len(cells)), np.ones(len(cells)), np.ones(len(cells), dtype=bool))
+        columns[v] = cells, y
+        one, ascending = RowBlock.single(y, np.ones(len(y)), 1.0, 1.0), RowBlock.of([y[:-1], y[1:]], [1.0, -1.0], -np.inf, 0.0)
+        builder.add(one if hot else ascending)
+    return columns
 
-    def cells(self) -> None:
-        """Add the rows between the binaries of every variable."""
-        for v in sorted({v for v, _ in self.binary}):
-            cells = np.array(sorted(c for u, c in self.binary if u == v))
-            columns = np.array([self.binary[v, c] for c in cells.tolist()])
-            self.columns[v] = cells, columns
-            if self.hot[v]:
-                self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
-            elif len(columns) > 1:
-                self.builder.add(RowBlock.of([columns[:-1], columns[1:]], [1.0, -1.0], -np.inf, 0.0))
+
+def _bounded(
+    builder: ProgramBuilder, shares: Integers, start: Integers, stop: Integers, y: Integers, factor: float,
+    limits: tuple[float, float],
+) -> None:
+    """Add rows: the sum of shares `start` (N,) ... `stop` (N,), and `factor` times that of binaries y (N, k), within limits."""
+    lengths = stop - start
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        columns = np.concatenate([shares[start[rows][:, None] + np.arange(length)], y[rows]], axis=1)
+        values = np.broadcast_to(np.repeat([1.0, factor], [length, y.shape[1]]), columns.shape)
+        lower, upper = (np.full(len(rows), limit) for limit in limits)
+        builder.add(RowBlock(columns=columns, values=values, lower=lower, upper=upper))
+
+
+def _sums(builder: ProgramBuilder, columns: Integers, weights: Array) -> Integers:
+    """Return new columns, the sums of others (N,) by weights (S, N)."""
+    sums = builder.free(len(weights))
+    builder.equations(sums, columns, weights, np.zeros(len(weights)))
+    return sums
 
 
 def least_clause(program: Program, lines: Integers, ends: tuple[Array, Array], rows: ClauseRows) -> Program:

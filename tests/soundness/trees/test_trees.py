@@ -33,7 +33,7 @@ from verifair.checker.partition import PartitionStore
 from verifair.engine.cascade import solve
 from verifair.engine.gap import trees as gap_of_trees
 from verifair.engine.gap.maximise import gap_bounds, maximise
-from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, goals_of, questions_of, twin_problem
+from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, bias_problem, decisions, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
 from verifair.engine.solver import copies_of
@@ -393,6 +393,21 @@ def test_two_copies_have_the_same_least_difference(seed: int, tmp_path: Path) ->
         programs = [TreeProgram.of(twin, 0, goal, apart=apart).worst(goal) for apart in (False, True)]
         least = [highs.solve(program, budget=vf.Budget(seconds=30)).primal_bound for program in programs]
         assert least[0] == pytest.approx(least[1], abs=1e-6)
+
+
+def test_differences_far_below_the_scores_are_rounded_against_the_goal(tmp_path: Path) -> None:
+    """g - g' is 2^-53 = 2^-52 - 2^-53, and either part is no multiple of the step of sums about 1."""
+    tiny = 2.0**-52
+    grown = [(1, "BRANCH_LEQ", 0.5, [tiny], [0.0]), (1, "BRANCH_LEQ", 0.5, [0.0], [tiny / 2]), (0, "BRANCH_LEQ", 0.5, [1.0], [0.5])]
+    described = schema_of(integer("a", 0, 1, unit=1.0), categorical("sex", "F", "M", protected=True))
+    model = read_model(save(tmp_path / "trees.onnx", grown, 2))
+    for value, goals in ((0.0, (OBSERVED, FLIPPED)), (1.0, (FLIPPED, OBSERVED))):
+        row = np.array([[0.0, value]])
+        asked = bias_problem(model, described, row, "sex", np.array([1.0 - value]), 1.0, (1, 0))
+        for method in ("milp", "smt"):
+            held, broken = solve(replace(asked, goals=goals), method=method)[0]
+            assert held.status is not vf.Status.VIOLATED
+            assert broken.status is not vf.Status.PROVED
 
 
 def test_classes_of_three_are_the_largest_score(tmp_path: Path) -> None:

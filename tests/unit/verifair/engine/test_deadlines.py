@@ -12,7 +12,11 @@ import pytest
 import verifair as vf
 from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
+from solvers import registry
+from solvers.program import Program
 from tests.builders import integer, random_network, schema_of
+from verifair.bench.cases import chosen
+from verifair.bench.questions import DecisionQuestion
 from verifair.engine import cascade, solver
 from verifair.engine.cascade import solve
 from verifair.engine.gap.maximise import maximise
@@ -137,3 +141,17 @@ def test_a_step_is_as_large_as_the_last_one_told() -> None:
     taken.clear()
     subdivide(open_, lambda part: taken.append(len(part)), ended=lambda: bool(taken), deadline=time.monotonic() + 0.02, cost=cost)
     assert taken[0] <= 5
+
+
+@pytest.mark.parametrize(("method", "backend"), [("milp", "highs"), ("milp", "scip"), ("smt", "z3")])
+def test_a_program_of_trees_that_no_backend_loads_in_time_is_not_solved(
+    method: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = chosen(["random-trees/64-0"], 0)
+    asked = case.question()
+    assert isinstance(asked, DecisionQuestion)
+    solved: list[Program] = []
+    known = registry.get(backend)
+    monkeypatch.setattr(solver.registry, "get", lambda _: replace(known, run=lambda program, **_: solved.append(program)))
+    answer = solver.ask(solver.copies_of(asked.problem), 0, 0, method, backend, vf.Budget(seconds=0.005), None)
+    assert (answer.status, answer.reason, solved) == (vf.Status.UNKNOWN, vf.Reason.TIME, [])
