@@ -108,7 +108,8 @@ def _binary() -> str:
 
 
 def _options(program: Program, budget: Budget, presolve: bool | None, seconds: float) -> list[str]:
-    # With probing, in cuts and in preprocessing, CBC 2.10.3 called points optimal that were not (test_encoders_agree, test_three_class_trees).
+    # With probing, in cuts and in preprocessing, CBC 2.10.3 called points optimal that were not (test_encoders_agree,
+    # test_three_class_trees).
     options = ["-timeMode", "elapsed", "-seconds", f"{seconds:.3f}", "-ratioGap", "0", "-allowableGap", "0", "-probingCuts", "off",
                "-preprocess", "off"]
     if budget.seed:  # CBC treats seed 0 as "use the time of day"
