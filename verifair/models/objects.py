@@ -146,6 +146,19 @@ def members(model: Any) -> list[Any]:
     return [calibrated.estimator for calibrated in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
 
 
+def gives_sparse(step: Any, sparse: bool = False) -> bool:
+    """Return whether a transformer gives a sparse matrix.   sparse: whether it takes one, which most hand on."""
+    if hasattr(step, "steps"):
+        for _, inner in step.steps:
+            sparse = gives_sparse(inner, sparse)
+        return sparse
+    if hasattr(step, "transformer_list"):
+        return any(gives_sparse(inner, sparse) for _, inner in step.transformer_list)
+    if hasattr(step, "components_"):
+        return False
+    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", sparse or getattr(step, "encode", "") == "onehot")))
+
+
 def width_of(model: Any) -> int:
     """Return the number of an estimator's input columns. Combinations of pipelines that begin with "passthrough" do not store
     it."""

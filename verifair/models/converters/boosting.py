@@ -70,22 +70,24 @@ def without_scalers(model: Any) -> Any:
     if package_of(last) != "lightgbm" or last is model:
         return model
     before, scaled = scalers.without(model[:-1])
-    lines, features = list[str](), list[int]()
-    for line in last.booster_.model_to_string().split("\n"):
+    if not scaled:
+        return model
+    # tree_sizes are in bytes; without them the text is read line by line
+    lines = [line for line in last.booster_.model_to_string().split("\n") if not line.startswith("tree_sizes=")]
+
+    def listed(key: str) -> Array:
+        return np.array([number for line in lines if line.startswith(key) for number in line[len(key) :].split()], dtype=np.float64)
+
+    features = listed("split_feature=").astype(np.int64)
+    by_sets = listed("decision_type=") % 2 == 1    # their "thresholds" are numbers of sets of categories
+    thresholds = scalers.unscaled(scaled, features, _around_zero(listed("threshold=")), below=False, rounds=False)
+    if thresholds is None or np.isin(features[by_sets], list(scaled)).any():
+        return model
+    rest = iter(thresholds.tolist())
+    for k, line in enumerate(lines):
         key, _, numbers = line.partition("=")
-        if key == "split_feature":
-            features = [int(feature) for feature in numbers.split()]
-        if key == "threshold" and numbers:
-            limits, columns_asked = _around_zero(np.array(numbers.split(), dtype=np.float64)), np.array(features)
-            for column in scaled.keys() & set(features):
-                asks = columns_asked == column
-                raw = scalers.unscaled(scaled[column], limits[asks], below=False, rounds=False)
-                if raw is None:
-                    return model
-                limits[asks] = raw
-            line = "threshold=" + " ".join(map(repr, limits.tolist()))
-        if not line.startswith("tree_sizes="):
-            lines.append(line)
+        if key == "threshold":
+            lines[k] = "threshold=" + " ".join(repr(next(rest)) for _ in numbers.split())
     last = copy.copy(last)
     last._Booster = type(last.booster_)(model_str="\n".join(lines), params={"verbose": -1})
     return last if before is None else with_steps(model, [("before", before), ("last", last)])
@@ -234,19 +236,6 @@ def _by_column(lists: Sequence[list[Any]], infos: Sequence[str]) -> dict[int, li
     return {first: values for first, last, values in ends if first == last}
 
 
-def gives_sparse(step: Any, sparse: bool = False) -> bool:
-    """Return whether a transformer gives a sparse matrix.   sparse: whether it takes one, which most hand on."""
-    if hasattr(step, "steps"):
-        for _, inner in step.steps:
-            sparse = gives_sparse(inner, sparse)
-        return sparse
-    if hasattr(step, "transformer_list"):
-        return any(gives_sparse(inner, sparse) for _, inner in step.transformer_list)
-    if hasattr(step, "components_"):
-        return False
-    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", sparse or getattr(step, "encode", "") == "onehot")))
-
-
 def _matrix(count: int) -> list[tuple[str, Any]]:
     from onnxmltools.convert.common.data_types import FloatTensorType
 
@@ -355,7 +344,7 @@ def _rounded(text: list[str]) -> list[str]:
 def _around_zero(limit: Array) -> Array:
     """Return LightGBM's thresholds; those among the numbers that it takes for 0 stand at their end."""
     limit = np.where((limit >= 0) & (limit < ZERO), ZERO, limit)
-    return np.where((limit >= -ZERO) & (limit < 0), np.nextafter(np.float32(-ZERO), np.float32(-1)), limit)
+    return np.where((limit >= -ZERO) & (limit < 0), np.nextafter(-ZERO, -1), limit)
 
 
 def _catboost(model: Any) -> onnx.ModelProto:

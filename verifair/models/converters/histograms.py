@@ -59,16 +59,14 @@ def _without_scalers(model: Any) -> Any:
     original, model = model, copy.deepcopy(model)
     last = last_of(model)
     before, scaled = scalers.without(model[:-1]) if last is not model else (None, {})
-    nodes = [tree.nodes for row in last._predictors for tree in row] if scaled else []
-    for column, steps in scaled.items():
-        asks = [(of_tree["feature_idx"] == column) & (of_tree["is_leaf"] == 0) for of_tree in nodes]
-        thresholds = np.concatenate([of_tree["num_threshold"][mask] for of_tree, mask in zip(nodes, asks, strict=True)])
-        raw = scalers.unscaled(steps, thresholds, below=False, rounds=False)
-        if raw is None:
-            return original
-        ends = np.cumsum([mask.sum() for mask in asks])[:-1]
-        for of_tree, mask, values in zip(nodes, asks, np.split(raw, ends), strict=True):
-            of_tree["num_threshold"][mask] = values
+    nodes = [tree.nodes for row in last._predictors for tree in row]
+    features = np.concatenate([np.where(of_tree["is_leaf"], -1, of_tree["feature_idx"]) for of_tree in nodes])
+    thresholds = np.concatenate([of_tree["num_threshold"] for of_tree in nodes])
+    raw = scalers.unscaled(scaled, features, thresholds, below=False, rounds=False)
+    if raw is None:
+        return original
+    for of_tree, values in zip(nodes, np.split(raw, np.cumsum([len(of_tree) for of_tree in nodes])[:-1]), strict=True):
+        of_tree["num_threshold"] = values
     if not scaled or before is not None:
         return with_steps(model, [("before", before), model.steps[-1]]) if scaled else model
     if names := names_of(model):

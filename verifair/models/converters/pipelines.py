@@ -29,7 +29,19 @@ from verifair.models.converters import (
     polynomials,
     scalers,
 )
-from verifair.models.objects import COMBINED, called, flat, last_of, members, package_of, parts, thawed, width_of, with_steps
+from verifair.models.objects import (
+    COMBINED,
+    called,
+    flat,
+    gives_sparse,
+    last_of,
+    members,
+    package_of,
+    parts,
+    thawed,
+    width_of,
+    with_steps,
+)
 
 TREES = ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees", "GradientBoosting", "HistGradientBoosting")
 """Estimators of scikit-learn that are trees, or sums of them, without Classifier or Regressor."""
@@ -263,14 +275,14 @@ def scales(model: Any) -> bool:
 def _taking_zeros(model: Any) -> Any:
     """Return a model in which XGBoost models take 0 for a missing value where they are given a sparse matrix."""
     estimators = parts(model)
-    if not any(package_of(estimator) == "xgboost" for estimator in estimators) or not any(map(boosting.gives_sparse, estimators)):
+    if not any(package_of(estimator) == "xgboost" for estimator in estimators) or not any(map(gives_sparse, estimators)):
         return model
     model = copy.deepcopy(model)
 
     def walk(estimator: Any, sparse: bool) -> None:
         estimator = thawed(estimator)
         if hasattr(estimator, "steps"):
-            walk(estimator.steps[-1][1], boosting.gives_sparse(estimator[:-1], sparse))
+            walk(estimator.steps[-1][1], gives_sparse(estimator[:-1], sparse))
         for member in members(estimator):
             walk(member, sparse)
         if sparse and package_of(estimator) == "xgboost" and estimator.missing != estimator.missing:
