@@ -85,8 +85,8 @@ def without(step: Any, sparse: bool = False) -> tuple[Any, Scaled]:
 
 def unscaled(scaled: Scaled, features: Integers, thresholds: Array, *, below: bool, rounds: bool) -> Array | None:
     """Return thresholds (m,) on the columns `features` (m,), those on scaled ones as thresholds on the numbers before: the largest
-    float32 numbers whose scaled ones are at most them; `below`: the smallest whose scaled ones are not below them. None where every
-    number is on one side.
+    float32 numbers whose scaled ones are at most them; `below`: the smallest whose scaled ones are not below them. None where no
+    number is low enough; all are, where trees ask for missing values (threshold infinity).
 
     rounds: scaled numbers are rounded to float32 before they are compared.
     """
@@ -103,9 +103,9 @@ def unscaled(scaled: Scaled, features: Integers, thresholds: Array, *, below: bo
                 numbers = numbers.astype(np.float32).astype(np.float64)
             return np.asarray(numbers < limits if below else numbers <= limits)
 
-        low, high = np.full(len(limits), -LARGEST), np.full(len(limits), LARGEST)
+        low, high = np.full(len(limits), -LARGEST), np.full(len(limits), LARGEST + 1)   # infinity, which is not asked
         with np.errstate(over="ignore"):
-            if not holds(low).all() or holds(high).any():
+            if not holds(low).all():
                 return None
             while (high - low > 1).any():
                 middle = (low + high) // 2

@@ -59,7 +59,7 @@ def same_on_thresholds(model: Any, columns: list[str]) -> None:
     """The import warns of no difference, and rows on thresholds and beside them have the object's own outputs."""
     read = vf.read(model, FRAME[columns])
     trees = getattr(read, "trees", read)
-    threshold = trees.threshold[trees.column >= 0].astype(np.float32)
+    threshold = trees.threshold[(trees.column >= 0) & (trees.threshold < 1e30)].astype(np.float32)  # larger: about missing values
     near = np.concatenate([threshold, *(np.nextafter(threshold, np.float32(end)) for end in (-np.inf, np.inf))]).astype(np.float64)
     values = np.concatenate([near[(near > 1) & (near < 39)], FRAME["age"]])
     rng = np.random.default_rng(1)
@@ -123,7 +123,20 @@ def test_thresholds_are_those_of_all_float32_numbers(rounds: bool) -> None:
     assert ((scaled(largest) <= thresholds) & (scaled(above) > thresholds)).all()
     assert ((scaled(smallest) >= thresholds) & (scaled(beneath) < thresholds)).all()
     _, clipped = scalers.without(MinMaxScaler(clip=True).fit([[0.0], [1.0]]))
-    assert scalers.unscaled(clipped, first[:1], np.array([2.0]), below=False, rounds=rounds) is None
+    assert scalers.unscaled(clipped, first[:1], np.array([2.0]), below=False, rounds=rounds) == np.finfo(np.float32).max
+    assert scalers.unscaled(clipped, first[:1], np.array([-1.0]), below=False, rounds=rounds) is None
+
+
+@pytest.mark.parametrize("behind", ["forest", "histograms", "xgboost", "lightgbm"])
+def test_questions_for_missing_values_stay(behind: str) -> None:
+    """Trees of scikit-learn ask by the threshold infinity, which the scaler stayed for."""
+    missing = np.random.default_rng(5).random(len(FRAME)) < 0.3
+    y = missing ^ (FRAME["age"] > 30)
+    frame = FRAME[NUMBERS].assign(amount=FRAME["amount"].mask(missing))
+    model = make_pipeline(StandardScaler(), BEHIND[behind]()).fit(frame, y.astype(int))
+    if behind == "histograms":
+        assert max(tree.nodes["num_threshold"].max() for row in model[-1]._predictors for tree in row) == np.inf
+    same_on_thresholds(model, NUMBERS)
 
 
 def test_scalers_of_sparse_matrices_multiply() -> None:
