@@ -40,7 +40,7 @@ def converted(model: Any) -> Any:
     if counts and (last is not model or not names_of(last)):
         remedy = "without steps before it on a table with names, or behind an encoder with categorical_features=None"
         raise ModelError(called(last), f"asks about sets of categories, which are read of a table's columns alone; fit it {remedy}")
-    model = copy.deepcopy(_without_scalers(model))
+    model = _without_scalers(model)
     last = last_of(model)
     for tree in (tree for row in last._predictors for tree in row):
         tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
@@ -56,7 +56,7 @@ def converted(model: Any) -> Any:
 
 def _without_scalers(model: Any) -> Any:
     """Return a copy of a pipeline, or estimator, without the scalers for which thresholds can stand."""
-    original, model = model, copy.deepcopy(model)
+    model = copy.deepcopy(model)
     last = last_of(model)
     before, scaled = scalers.without(model[:-1]) if last is not model else (None, {})
     nodes = [tree.nodes for row in last._predictors for tree in row]
@@ -64,7 +64,7 @@ def _without_scalers(model: Any) -> Any:
     thresholds = np.concatenate([of_tree["num_threshold"] for of_tree in nodes])
     raw = scalers.unscaled(scaled, features, thresholds, below=False, rounds=False)
     if raw is None:
-        return original
+        return model
     for of_tree, values in zip(nodes, np.split(raw, np.cumsum([len(of_tree) for of_tree in nodes])[:-1]), strict=True):
         of_tree["num_threshold"] = values
     if not scaled or before is not None:
