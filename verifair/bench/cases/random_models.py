@@ -31,33 +31,22 @@ WIDTH = 8
 POINTS = 4096
 ABOVE, BELOW = 1.3, 0.97
 """c over the largest difference that so many random points show."""
-WIDTHS, DEPTHS, DEPTHS_OF_HUNDRED, TREES = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8), (4, 16, 64)
+WIDTHS, DEPTHS, DEEPER, TREES = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8), (4, 16, 64)
 SPLITS = 4
 """On every path of a tree."""
 
 
 def families() -> list[Family]:
+    specs = (
+        ("random-wide", "2-fairness of random networks with one hidden layer", "hidden neurons", WIDTHS),
+        ("random-deep", f"2-fairness of random networks with hidden layers of {WIDTH}", "hidden layers", DEPTHS),
+        ("random-hundred", "2-fairness of random networks with hidden layers of 100, about a point", "hidden layers", DEEPER),
+        ("random-trees", f"2-fairness of random trees with {SPLITS} splits on a path", "trees", TREES),
+        ("random-classes", "2-fairness of decisions of random trees of three classes, about a point", "trees", TREES),
+    )
     return [
-        Family(
-            name="random-wide", kind="decision", about="2-fairness of random networks with one hidden layer",
-            size_is="hidden neurons", sizes=WIDTHS, count=2, build=partial(_build, "random-wide"),
-        ),
-        Family(
-            name="random-deep", kind="decision", about=f"2-fairness of random networks with hidden layers of {WIDTH}",
-            size_is="hidden layers", sizes=DEPTHS, count=2, build=partial(_build, "random-deep"),
-        ),
-        Family(
-            name="random-hundred", kind="decision", about="2-fairness of random networks with hidden layers of 100, about a point",
-            size_is="hidden layers", sizes=DEPTHS_OF_HUNDRED, count=2, build=partial(_build, "random-hundred"),
-        ),
-        Family(
-            name="random-trees", kind="decision", about=f"2-fairness of random trees with {SPLITS} splits on a path",
-            size_is="trees", sizes=TREES, count=2, build=partial(_build, "random-trees"),
-        ),
-        Family(
-            name="random-classes", kind="decision", about="2-fairness of decisions of random trees of three classes, about a point",
-            size_is="trees", sizes=TREES, count=2, build=partial(_build, "random-classes"),
-        ),
+        Family(name=name, kind="decision", about=about, size_is=size_is, sizes=sizes, count=2, build=partial(_build, name))
+        for name, about, size_is, sizes in specs
     ]
 
 
