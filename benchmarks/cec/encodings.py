@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.shared import measured, show
-from verifair.papers.cec.data import ENCODINGS, FOLDS, LOWER, Case
+from verifair.papers.cec.data import ENCODINGS, FOLDS, LOWER, CecData
 from verifair.papers.cec.tables import LOSSES, audited
 from verifair.papers.cec.views import SWEPT
 from verifair.systems.cec.training import ConsistencyTerms
@@ -32,7 +32,7 @@ def run(folder: Path, *, folds: Sequence[int] = tuple(range(FOLDS))) -> pd.DataF
 
 
 def _lines(folds: Sequence[int]) -> Iterator[dict[str, Any]]:
-    german = Case.load("german")
+    german = CecData.load("german")
     for kind in ENCODINGS:
         encoded = german.encoded(kind)
         for loss in TRAINED:

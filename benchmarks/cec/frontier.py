@@ -26,7 +26,7 @@ import pandas as pd
 from benchmarks.shared import Skipped, data_folder, show
 from verifair.figures import COLORS, figure
 from verifair.papers.cec.catalog import HMDA
-from verifair.papers.cec.data import FOLDS, SENSITIVE, Case, measured
+from verifair.papers.cec.data import FOLDS, SENSITIVE, CecData, measured
 from verifair.papers.cec.figures import MARKERS
 from verifair.systems.cec.people import People
 from verifair.systems.cec.training import CEC_LOOP, EXCESS_TERMS, METHODS, OURS, ConsistencyTerms, train_decider
@@ -49,7 +49,7 @@ def run(
     for fold in folds:
         for name in datasets:
             try:
-                case = Case.load(name, data_folder().joinpath(*HMDA) if name == "hmda" else None)
+                case = CecData.load(name, data_folder().joinpath(*HMDA) if name == "hmda" else None)
             except Skipped as reason:
                 print(f"cec_frontier: {name} skipped, {reason}")
                 continue
@@ -71,7 +71,7 @@ def _points(methods: Sequence[str], losses: Sequence[float]) -> Iterator[tuple[s
         yield f"excess, AUC -{loss:g}", "excess", replace(EXCESS_TERMS, auc_loss=loss)
 
 
-def _point(case: Case, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
+def _point(case: CecData, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
     """Train, measure and write one point of one fold, unless it exists."""
     path = store / f"{case.name}-{label.replace(', AUC -', '-')}-{fold}.json"
     if path.exists():

@@ -35,7 +35,7 @@ from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, PersistentBias, ProbabilityGap
 from verifair.engine.store import Verdicts
 from verifair.errors import Disagreement
-from verifair.papers.cec.data import SENSITIVE, Case, keep
+from verifair.papers.cec.data import SENSITIVE, CecData, keep
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
@@ -63,18 +63,18 @@ def run(
     with threadpool_limits(limits=1):
         for name in datasets:
             title = f"CEC verified {name}: measured and verified, fold {fold}, {seconds:g} s a question"
-            tables.append(measured(title, _lines(Case.load(name), methods, nets, seconds, fold), folder))
+            tables.append(measured(title, _lines(CecData.load(name), methods, nets, seconds, fold), folder))
     table = pd.concat(tables, ignore_index=True)
     show("CEC ranks: Spearman's correlation with CEC over the methods", _ranks(table), folder)
     return table
 
 
-def _lines(case: Case, methods: Sequence[str], nets: Path, seconds: float, fold: int) -> Iterator[dict[str, Any]]:
+def _lines(case: CecData, methods: Sequence[str], nets: Path, seconds: float, fold: int) -> Iterator[dict[str, Any]]:
     for method in methods:
         yield _line(case, method, _network(case, method, nets, fold), seconds, fold)
 
 
-def _network(case: Case, method: str, nets: Path, fold: int) -> Network:
+def _network(case: CecData, method: str, nets: Path, fold: int) -> Network:
     path = nets / f"{case.name}-{method}-{fold}"
     if not path.with_suffix(".onnx").exists():
         train, _ = list(case.folds())[fold]
@@ -82,7 +82,7 @@ def _network(case: Case, method: str, nets: Path, fold: int) -> Network:
     return read_onnx(path.with_suffix(".onnx"))
 
 
-def _line(case: Case, method: str, network: Network, seconds: float, fold: int) -> dict[str, Any]:
+def _line(case: CecData, method: str, network: Network, seconds: float, fold: int) -> dict[str, Any]:
     schema, sensitive = case.data.schema, SENSITIVE[case.name]
     train, test = list(case.splits())[fold]
     reference, people = Reference.of(case.people.take(train), case.columns.merit), case.people.take(test)

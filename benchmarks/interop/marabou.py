@@ -91,7 +91,7 @@ def behind(pieces: Pieces, piece: Piece, seconds: int) -> Status:
     return solve(problem, budget=Budget(seconds=seconds))[0][0].status
 
 
-def at_the_edge(query: VnnlibQuery, network: Path, answer: marabou_files.Answer, ours_is_sat: bool) -> str:
+def at_the_edge(query: VnnlibQuery, network: Path, answer: marabou_files.MarabouAnswer, ours_is_sat: bool) -> str:
     """Return, in words, the exact evaluation of a contradiction."""
     if answer.inputs is None:
         return "Marabou says unsat, our witness is exact" if ours_is_sat else "both say unsat"

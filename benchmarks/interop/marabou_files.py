@@ -23,7 +23,7 @@ SPLITTING = "relu-violation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class MarabouAnswer:
     """answer: sat, unsat, timeout, or error.   inputs: of a sat, in floats.   detail: of an error."""
 
     answer: str
@@ -36,22 +36,24 @@ def installed() -> bool:
     return find_spec("maraboupy") is not None
 
 
-def ask(network: Path, query: Path, seconds: int) -> Answer:
+def ask(network: Path, query: Path, seconds: int) -> MarabouAnswer:
     """Return Marabou's answer, also if its process fails."""
     command = [sys.executable, "-m", "benchmarks.interop.marabou_files", str(network), str(query), str(seconds)]
     started = time.perf_counter()
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + GRACE, check=False)
     except subprocess.TimeoutExpired:
-        return Answer(answer="timeout", inputs=None, seconds=time.perf_counter() - started, detail="stopped from outside")
+        return MarabouAnswer(answer="timeout", inputs=None, seconds=time.perf_counter() - started, detail="stopped from outside")
     lines = run.stdout.strip().splitlines()
     if run.returncode != 0 or not lines:
         last = (run.stderr.strip().splitlines() or ["no output"])[-1]
-        return Answer(answer="error", inputs=None, seconds=time.perf_counter() - started, detail=f"exit {run.returncode}: {last}")
+        detail = f"exit {run.returncode}: {last}"
+        return MarabouAnswer(answer="error", inputs=None, seconds=time.perf_counter() - started, detail=detail)
     answer: dict[str, Any] = json.loads(lines[-1])
     status = {"sat": "sat", "unsat": "unsat", "TIMEOUT": "timeout"}.get(answer["said"], "error")
     inputs = tuple(answer["inputs"]) if status == "sat" else None
-    return Answer(answer=status, inputs=inputs, seconds=answer["seconds"], detail=answer["said"] if status == "error" else "")
+    detail = answer["said"] if status == "error" else ""
+    return MarabouAnswer(answer=status, inputs=inputs, seconds=answer["seconds"], detail=detail)
 
 
 def main() -> None:

@@ -175,7 +175,7 @@ class PairLines:
     size: Array
     steepest: Array
     own: tuple[tuple[Lines, Array], ...]
-    others: list[tuple[Integers, shapes.ShapePairs | squares.SquarePairs]]
+    others: list[tuple[Integers, shapes.ShapePairs | squares.SquareShapePairs]]
 
     @classmethod
     def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:

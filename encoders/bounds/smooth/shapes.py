@@ -263,9 +263,9 @@ class ShapePairs:
         return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 
-def pairs(kind: Curve, bounds: LayerBounds, shift: Array) -> ShapePairs | squares.SquarePairs:
+def pairs(kind: Curve, bounds: LayerBounds, shift: Array) -> ShapePairs | squares.SquareShapePairs:
     """Return lines under  p T(t) + p' T(t - s)  in the first layer, for any p and p'."""
-    return squares.SquarePairs.of(bounds, shift) if kind is Curve.SQUARE else ShapePairs.of(kind, bounds, shift)
+    return squares.SquareShapePairs.of(bounds, shift) if kind is Curve.SQUARE else ShapePairs.of(kind, bounds, shift)
 
 
 def hull_slope(values: list[Array], width: Array, tie: Array) -> Array:

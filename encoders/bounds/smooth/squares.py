@@ -49,7 +49,7 @@ def lines(low: Array, high: Array) -> Lines:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SquarePairs:
+class SquareShapePairs:
     """Lines under  p T(t) + p' T(t - s)  over boxes (B, n): those around T, the shift s, and the sizes that errors are relative to.
 
     apart: how far the chord lies above T at the middle, and above the tangent everywhere.
@@ -61,7 +61,7 @@ class SquarePairs:
     apart: Array
 
     @classmethod
-    def of(cls, bounds: LayerBounds, shift: Array) -> SquarePairs:
+    def of(cls, bounds: LayerBounds, shift: Array) -> SquareShapePairs:
         low, high = bounds.lower, bounds.upper
         size, width = np.maximum(np.abs(low), np.abs(high)) + np.abs(shift), (high - low) / 2
         return cls(own=lines(low, high), shift=shift, size=size * size, apart=width * width)

@@ -35,7 +35,7 @@ LOWER = (0.2, 0.3, 0.4)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
+class CecData:
     """A dataset as people.   columns: of merit, of numbers, and of the sensitive feature."""
 
     name: str
@@ -44,7 +44,7 @@ class Case:
     columns: ColumnRoles
 
     @classmethod
-    def load(cls, name: str, path: Path | None = None) -> Case:
+    def load(cls, name: str, path: Path | None = None) -> CecData:
         """Return one of `SENSITIVE`. path: of the file of hmda, which is not shipped."""
         data = datasets.load(SOURCES.get(name, name), path)
         sensitive = SENSITIVE[name]
@@ -57,7 +57,7 @@ class Case:
         cell = self.people.labels * len(self.people.names) + self.people.groups
         yield from StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(cell, cell)
 
-    def encoded(self, kind: str) -> Case:
+    def encoded(self, kind: str) -> CecData:
         """Return the same people with other inputs, one of ENCODINGS: a category as the number of its code, or every column
         standardised."""
         schema = self.data.schema
@@ -106,7 +106,7 @@ def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test:
     }
 
 
-def keep(decider: TrainedDecider, case: Case, path: Path, fold: int) -> None:
+def keep(decider: TrainedDecider, case: CecData, path: Path, fold: int) -> None:
     """Write the decider's network as PATH.onnx with PATH.toml, for the verification engine. DIR's network takes repaired inputs."""
     weights = tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in decider.network.layers)
     metadata = {"dataset": case.name, "method": decider.method, "fold": str(fold), "sensitive": SENSITIVE[case.name]}

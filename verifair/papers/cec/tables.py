@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.papers.cec.data import Case, measured
+from verifair.papers.cec.data import CecData, measured
 from verifair.systems.cec.training import CEC_LOOP, METHODS, OURS, ConsistencyTerms, train_decider
 
 LOSSES = {"pred": (0.0, 0.0), "pred + EO": (1.0, 0.0), "pred + CEC": (0.0, 1.0), "full": (1.0, 1.0)}
@@ -52,7 +52,7 @@ def free(methods: pd.DataFrame, rivals: pd.DataFrame) -> list[float]:
     ]
 
 
-def audited(case: Case, fold: int, method: str, terms: ConsistencyTerms | None = None) -> dict[str, Any]:
+def audited(case: CecData, fold: int, method: str, terms: ConsistencyTerms | None = None) -> dict[str, Any]:
     """Train on all folds except this one, and measure on it."""
     train, test = list(case.folds())[fold]
     decider = train_decider(method, train, case.columns, loop=replace(CEC_LOOP, seed=fold), consistency=terms)
@@ -68,4 +68,4 @@ def _trained(name: str, path: Path | None, fold: int, method: str, terms: Consis
     return audited(_case(name, path), fold, method, terms)
 
 
-_case = cache(Case.load)
+_case = cache(CecData.load)

@@ -71,7 +71,7 @@ def pairs() -> tuple[LayerBounds, Array]:
 def test_pairs_lie_under_both_copies_and_are_the_checkers(p: float, q: float) -> None:
     bounds, shift = pairs()
     weights = np.full_like(shift, p), np.full_like(shift, q)
-    slope, constant, gap = squares.SquarePairs.of(bounds, shift).under(*weights, ...)
+    slope, constant, gap = squares.SquareShapePairs.of(bounds, shift).under(*weights, ...)
     theirs = checked.SquarePairs.of(bounds.lower, bounds.upper, -shift).lines(*weights, np.zeros(1, dtype=np.int64))
     assert not theirs[1].any()
     assert (gap >= 0).all()
@@ -89,7 +89,7 @@ def test_pairs_lie_under_both_copies_and_are_the_checkers(p: float, q: float) ->
 def test_what_both_copies_share_costs_nothing() -> None:
     one = np.ones((1, 1))
     bounds = LayerBounds.of((-one, 5 * one), (-3 * one, 3 * one), (2 * one, 2 * one))
-    slope, constant, gap = squares.SquarePairs.of(bounds, 2 * one).under(one, -one, ...)
+    slope, constant, gap = squares.SquareShapePairs.of(bounds, 2 * one).under(one, -one, ...)
     assert (slope.item(), gap.item()) == (4.0, 0.0)    # t^2 - (t - 2)^2 = 4 t - 4
     assert abs(constant.item() + 4) < 1e-12
 

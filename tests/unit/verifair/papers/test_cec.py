@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 pytest.importorskip("fairlearn")
 
 from verifair.papers.cec import tables
-from verifair.papers.cec.data import ENCODINGS, Case, keep
+from verifair.papers.cec.data import ENCODINGS, CecData, keep
 
 MEASURED = (*views.OF_METHODS, *views.REGIMES)
 
@@ -121,7 +121,7 @@ def test_the_texts_numbers_stand_beside_their_columns(trained: list[object]) -> 
 
 
 def test_a_kept_network_gives_the_measured_figures_back(tmp_path: Path) -> None:
-    case = Case.load("german")
+    case = CecData.load("german")
     train, test = list(case.folds())[1]
     short = replace(CEC_LOOP, seed=1, epochs=3)
     decider = train_decider("unconstrained", train, case.columns, loop=short)
@@ -134,7 +134,7 @@ def test_a_kept_network_gives_the_measured_figures_back(tmp_path: Path) -> None:
 
 
 def test_folds_share_out_everybody_and_every_cell() -> None:
-    case = Case.load("synthetic")
+    case = CecData.load("synthetic")
 
     def cells(people: People) -> pd.Series:
         return pd.Series(people.labels * 2 + people.groups).value_counts(normalize=True).sort_index()
@@ -147,7 +147,7 @@ def test_folds_share_out_everybody_and_every_cell() -> None:
 
 
 def test_encodings_are_of_the_same_people() -> None:
-    case = Case.load("german")
+    case = CecData.load("german")
     for kind in ENCODINGS:
         other = case.encoded(kind)
         assert (other.people.labels == case.people.labels).all()

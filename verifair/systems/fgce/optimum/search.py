@@ -115,7 +115,7 @@ CLOSED, REPRICED = -1, -2
 
 
 @dataclass(kw_only=True, eq=False)
-class Step:
+class RecordedBound:
     """One bound of a recorded search; branches in the order of the search, "in" before "out".
 
     multipliers: (R,) whole units of 2^-UNIT.   split: the next step: the column that is in or out, CLOSED, or REPRICED: the
@@ -140,7 +140,7 @@ class CoverSearch:
         self, covers: sp.csc_array, weights: Integers, first: Sequence[int], k: int, target: int | None,
         multipliers: Array | None = None, *, record: bool = False,
     ) -> None:
-        self.steps: list[Step] | None = [] if record else None
+        self.steps: list[RecordedBound] | None = [] if record else None
         self.covers, self.weights, self.k = covers, weights, k
         self.enough = int(weights.sum()) if target is None else target
         self.needed = 0 if target is None else target
@@ -197,7 +197,7 @@ class CoverSearch:
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
             if self.steps is not None:
                 self._record_split(REPRICED, condition=size > 0)
-                self.steps.append(Step(multipliers=self.weights << UNIT))  # more columns would cover nothing
+                self.steps.append(RecordedBound(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
         if self.steps is None and branch.covers.nnz <= SMALL and not self._is_useless(branch.bound):
             relaxed = _lp_bound(branch, deadline)
@@ -227,7 +227,7 @@ class CoverSearch:
         if self.steps is not None:
             units = np.zeros(len(self.weights), dtype=np.int64)
             units[branch.rows] = multipliers
-            self.steps.append(Step(multipliers=units))
+            self.steps.append(RecordedBound(multipliers=units))
         branch = replace(branch, bound=min(branch.bound, branch.sure + bounds.bound), multipliers=best)
         if self._is_useless(branch.bound):
             return branch, frequency, True
