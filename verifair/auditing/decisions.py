@@ -21,6 +21,7 @@ from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
 from verifair.figures import COLORS, figure
 from verifair.schema.network import upwards
+from verifair.schema.rows import others_alike
 from verifair.schema.schema import Schema
 from verifair.systems.groups import SMALL
 from verifair.systems.proportions import critical, level_of_pairs, ratio, wilson_of
@@ -88,6 +89,8 @@ class Decisions(Shape):
     cuts: dict[str, float]
     """Features of many values -> the median at which they are cut in two groups."""
     statements: tuple[Statement, ...]
+    labels: str = ""
+    """Why the table's labels give no accuracy, or which of them count as the same; empty: nothing to say."""
     scores: ScoreScale | None = None
     """The scores' bins, for other thresholds; null: the decision has none (three classes and more)."""
 
@@ -112,6 +115,7 @@ class Decisions(Shape):
             "interval of the ratio, for all pairs of groups together, includes 0.8."
         )
         note += "".join(f" {name} is cut at its median, {cut:g}." for name, cut in self.cuts.items())
+        note += f" {self.labels}" if self.labels else ""
         return DataTable(title="Decisions by group", rows=pd.DataFrame(rows), note=note)
 
 
@@ -139,7 +143,8 @@ def decisions(subject: AuditSubject) -> Decisions | None:
         ScoreHistogram(feature=name, group=word, bins=tuple(filled.tolist()), people=tuple(groups[word].bins[filled].tolist()))
         for name, groups in counts.items() for word in sorted(groups) for filled in [np.flatnonzero(groups[word].bins)]
     )
-    return result.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": histograms})})
+    scores = scale and scale.model_copy(update={"histograms": histograms})
+    return result.model_copy(update={"scores": scores, "labels": labels.note})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -168,21 +173,23 @@ def count(groups: dict[str, GroupCounts], group: pd.Series, favoured: Booleans, 
 
 @dataclass(kw_only=True, eq=False)
 class _Labels:
-    """The labels of the table.   known: False once a chunk lacks usable labels. Analyses that need labels report what is wrong with
-    them."""
+    """The labels of the table.   known: False once a chunk lacks usable labels.   note: as `Decisions.labels`."""
 
     schema: Schema
-    known: bool
+    known: bool = False
     names: Collection[str] | None = None
+    note: str = ""
 
     @classmethod
     def of(cls, schema: Schema, data: Stream) -> _Labels:
         if schema.label is None or schema.label not in data.columns:
-            return cls(schema=schema, known=False)
+            return cls(schema=schema)
         try:
-            return cls(schema=schema, known=True, names=schema.label_names(data.chunks()))
-        except VerifairError:
-            return cls(schema=schema, known=False)
+            names = schema.label_names(data.chunks())
+        except VerifairError as error:
+            return cls(schema=schema, note=f"No accuracy: {error}.")
+        words = others_alike(f"Label {schema.label!r}", schema.positive_label, names or ())
+        return cls(schema=schema, known=True, names=names, note=words and f"{words}.")
 
     def right(self, frame: pd.DataFrame, favoured: Booleans) -> Booleans:
         """Return (B,) True where a decision of a chunk equals the label."""
@@ -190,8 +197,8 @@ class _Labels:
             try:
                 correct: Booleans = self.schema.outcome.favourable(self.schema.labels(frame, names=self.names)) == favoured
                 return correct
-            except VerifairError:
-                self.known = False
+            except VerifairError as error:
+                self.known, self.note = False, f"No accuracy: {error}."
         return np.zeros(len(frame), dtype=bool)
 
 

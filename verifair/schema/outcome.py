@@ -103,7 +103,8 @@ class PositiveRule:
             elif name in names:
                 numbers.append(list(names).index(name))
             elif names:
-                raise SchemaError(f'positive = "{self}": no class {name} (not in quotation marks); known: {", ".join(names)}')
+                remedy = "; write the name without quotation marks" if name.strip("\"'") in names else ""
+                raise SchemaError(f'positive = "{self}": no class {name}; known: {", ".join(names)}{remedy}')
             else:
                 remedy = 'write classes = ["...", "..."] into [model], in the order of its outputs, or positive = "class = 0"'
                 raise SchemaError(f'positive = "{self}": the model does not name its classes; {remedy}')

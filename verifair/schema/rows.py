@@ -131,11 +131,18 @@ def check_names(subject: str, positive: str, names: Sequence[str]) -> None:
         )
 
 
-def tell_others(subject: str, positive: str, names: Sequence[str]) -> None:
+def others_alike(subject: str, positive: str | None, names: Collection[str]) -> str:
+    """Return what several names of a label that are not `positive` count as, in words; empty if there are no such."""
+    if positive is None or len(names) < 3:
+        return ""
+    others = listed(sorted(name for name in names if name != positive))
+    return f"{subject}: rows with {others} all count as not {positive!r}"
+
+
+def tell_others(subject: str, positive: str, names: Collection[str]) -> None:
     """Warn if a label has several names that are not `positive`."""
-    if len(names) > 2:
-        others = listed(sorted(name for name in names if name != positive))
-        warnings.warn(f"{subject}: rows with {others} all count as not {positive!r}", LabelWarning, stacklevel=1)
+    if words := others_alike(subject, positive, names):
+        warnings.warn(words, LabelWarning, stacklevel=1)
 
 
 def _spelled(name: str) -> str:

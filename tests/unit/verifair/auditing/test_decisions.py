@@ -15,6 +15,7 @@ from verifair.auditing.audit import audit
 from verifair.auditing.decisions import Decisions, GroupCounts, clear, count, decisions, described, fails, rates, ratio_words
 from verifair.datasets.stream import Stream
 from verifair.models.compare import ImportDifference
+from verifair.schema.rows import LabelWarning
 from verifair.systems.fgce.findings import _of_means
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import Tone
@@ -182,3 +183,26 @@ def test_of_several_classes_all_favourable_ones_count(rule: str, favoured: list[
     assert found is not None
     assert found.favourable == np.isin(won, favoured).sum()
     assert 0 < found.favourable < len(frame)
+
+
+def test_what_labels_count_as_and_why_they_give_no_accuracy_is_said_beside_the_groups() -> None:
+    schema = schema_of(categorical("sex", "f", "m"), integer("score", 0, 199), label="paid", positive_label="yes")
+    network = random_network(np.random.default_rng(1), (2, 3, 1))
+
+    def found(labels: list[str | None]) -> Decisions:
+        frame = pd.DataFrame({"sex": ["f", "m", "m"], "score": [1, 2, 3], "paid": labels})
+        subject = SimpleNamespace(schema=schema, network=network, data=Stream.of(frame), protected=("sex",), favourable="yes")
+        shown = decisions(subject)
+        assert shown is not None
+        assert shown.labels in shown.table.note
+        return shown
+
+    assert found(["yes", "no", "no"]).labels == ""
+    with pytest.warns(LabelWarning):
+        third = found(["yes", "no", "open"])
+    assert third.labels == "Label 'paid': rows with no, open all count as not 'yes'."
+    assert third.groups[0].accuracy is not None
+    unreadable = found(["yes", "no", None])
+    assert unreadable.labels.startswith("No accuracy: ")
+    assert "'paid'" in unreadable.labels
+    assert unreadable.groups[0].accuracy is None

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.audit_sample import HOSTILE, audit, drawing, replace
+from tests.audit_sample import HOSTILE, audit, decisions, drawing, replace
 from verifair.auditing.page import page
 from verifair.auditing.page.cells import Cell, grid, number
 from verifair.auditing.page.contents import PRINTED, duration, folded, link, parted, picture, when
@@ -179,3 +179,9 @@ def test_columns_of_the_same_name_and_no_rows_at_all() -> None:
     assert grid(pd.DataFrame([[1, 2]], columns=["a", "a"]), 5).rows[0][1].number == 2
     empty = grid(pd.DataFrame({"a": []}), 5)
     assert (empty.columns, empty.rows, empty.left_out) == ((("a", False),), (), 0)
+
+
+def test_what_labels_count_as_is_said_under_the_groups() -> None:
+    counted = decisions("age").model_copy(update={"labels": "Label 'paid': rows with <i>, no all count as not 'yes'."})
+    html = page(replace(audit(witnesses=0), decisions=counted))
+    assert "rows with &lt;i&gt;, no all count as not" in html

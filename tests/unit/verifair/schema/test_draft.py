@@ -623,5 +623,7 @@ def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorde
 
 def test_names_of_classes_have_no_quotation_marks() -> None:
     rule = PositiveRule.parse('class in ["low", "middle"]')
-    with pytest.raises(SchemaError, match=r'no class "low" \(not in quotation marks\); known: low, middle, high'):
+    with pytest.raises(SchemaError, match=r'no class "low"; known: low, middle, high; write the name without quotation marks$'):
         rule.numbered(["low", "middle", "high"])
+    with pytest.raises(SchemaError, match=r"no class lower; known: low, middle, high$"):
+        PositiveRule.parse("class = lower").numbered(["low", "middle", "high"])
