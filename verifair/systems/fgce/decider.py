@@ -93,10 +93,13 @@ def _favourable_classes(schema: Schema, classes: Sequence[str]) -> set[str]:
     if rule.of == "class" and (len(classes) > 2 or schema.positive_label is None):
         return {classes[k] for k in rule.favoured(len(classes))}
     favourable = schema.positive_label if schema.positive_label is not None else str(rule.good)
-    if favourable not in classes:
+    # Without positive_label "1" is a class's place and its name: of the classes 1 and 2 that would be two different ones.
+    if favourable not in classes or (schema.positive_label is None and classes[rule.good] != favourable):
+        unknown = f"none of these is the schema's positive label {favourable!r}"
+        if schema.positive_label is None:
+            unknown = "the schema does not say which of these is favourable"
         raise QueryError(
-            f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {favourable!r}; "
-            "set positive_label in the schema's [model] section"
+            f"model: decides {', '.join(sorted(classes))}, and {unknown}; set positive_label in the schema's [model] section"
         )
     return {favourable}
 
