@@ -199,7 +199,8 @@ def show(result: Reproduced, agreement: list[Agreement], files: list[str], scree
         rank = f", rank correlation {line.rank_correlation:.3f}" if line.rank_correlation == line.rank_correlation else ""
         screen.print(f"{line.column}: {line.numbers} printed numbers, mean difference {_number(line.mean_difference)}{rank}")
     if result.printed.differences:
-        screen.print(f"Why they differ: {result.printed.differences}")
+        equal = agreement and all(line.mean_difference == 0 for line in agreement)
+        screen.print(f"{'All numbers agree. Notes' if equal else 'Why they differ'}: {result.printed.differences}")
     screen.print("wrote " + " and ".join(files) + "\n", soft_wrap=True)
 
 

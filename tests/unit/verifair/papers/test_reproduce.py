@@ -250,6 +250,11 @@ def test_a_table_that_is_wider_than_the_screen_is_shown_in_parts() -> None:
     assert "measure 1: 2 printed numbers, mean difference 182,346, rank correlation 0.500" in once.getvalue()
     assert re.search(r"\de[+]\d", once.getvalue()) is None  # 7000.5 is no 7e+03
     assert sum(line.startswith("│ a ") for line in once.getvalue().splitlines()) == 1
+    explained = replace(found, printed=replace(found.printed, differences="Rounded."))
+    equal = large.model_copy(update={"mean_difference": 0.0})
+    for line, words in ((large, "Why they differ: Rounded."), (equal, "All numbers agree. Notes: Rounded.")):
+        show(explained, [line], ["table.csv"], Screen(file=(noted := StringIO()), width=400))
+        assert words in noted.getvalue()
 
 
 @needs_data
