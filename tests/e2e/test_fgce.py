@@ -51,7 +51,7 @@ def test_no_picture_cuts_the_names_of_groups_off(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(plots, "figure", measured)
     groups = ("--protected", "age", "--protected", "foreign-worker", "--empty", "skip")
-    answered(*DEMO, *groups, "--k", 20, "--measures", "--timeout", 30, "--out", tmp_path, "--plot", tmp_path / "p.png")
+    answered(*DEMO, *groups, "--k", 20, "--measures", "--timeout", 4, "--out", tmp_path, "--plot", tmp_path / "p.png")
     assert not cut
 
 

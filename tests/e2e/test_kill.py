@@ -1,6 +1,7 @@
 """Runs that are killed, alone and on a cluster of workers, lose at most what is in flight and resume to the same verdicts."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import time
@@ -18,8 +19,8 @@ from verifair.checker.partition import ARRAYS, PartitionStore
 
 def test_killed_commands_resume_to_the_same_answers(tmp_path: Path) -> None:
     """The short form of `python -m benchmarks.run kills`: nothing differs, no process is left, no traceback, exit codes hold."""
-    found = kills.run(tmp_path, kills=4, cases=("pba", "cec", "cst"), places=("2",))
-    assert (found["kills"].sum(), found["orphans"].sum(), set(found["wrong"])) == (4, 0, {"nothing"})
+    found = kills.run(tmp_path, kills=3, cases=("pba", "partition", "cec"), places=("2",))
+    assert (found["kills"].sum(), found["orphans"].sum(), set(found["wrong"])) == (3, 0, {"nothing"})
 
 
 def test_a_killed_partition_states_what_it_has_and_resumes_to_the_whole(tmp_path: Path) -> None:
@@ -68,10 +69,10 @@ def begun(command: list[str], store: Path, table: str, dask: LocalCluster) -> su
 
 
 def ended(running: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit code and errors, white space folded."""
+    """Exit code and errors, white space folded, without the lines of progress that a busy machine adds."""
     _, errors = running.communicate(timeout=300)
     assert "Traceback" not in errors
-    return running.returncode, flat(errors)
+    return running.returncode, flat(re.sub(r"(?m)^.* \(\d+%\), after \d+ s$", "", errors))
 
 
 def same_files(one: Path, other: Path) -> None:

@@ -178,7 +178,9 @@ def test_a_calibrated_scorecard_is_refused_with_the_rule_that_decides_alike() ->
 
 EXPLAINED: dict[str, tuple[Callable[[], Any], Any]] = {
     "two classes": (lambda: boosted(interactions=4), np.where(SCORE > 1.5, "good", "bad")),
-    "of three columns": (lambda: boosted(interactions=[(0, 3), (1, 2, 4), (3, 4)]), (SCORE > 1.5).astype(int)),
+    "of three columns": (
+        lambda: boosted(interactions=[(0, 3), (1, 2, 4), (3, 4)], max_interaction_bins=12), (SCORE > 1.5).astype(int)
+    ),
     "three classes": (lambda: boosted(interactions=0), np.digitize(SCORE, [1, 2])),
     "values": (lambda: boosted("Regressor", interactions=3), SCORE),
 }
