@@ -35,7 +35,7 @@ def bar(label: str, err: Screen) -> Iterator[Callable[..., None]]:
 
     def advance(*counts: Any) -> None:
         *words, done, total = counts
-        drawn.update(task, description=": ".join([label, *words]), completed=done, total=total)
+        drawn.update(task, description=": ".join([label, *words]), completed=done, total=total or None)
 
     drawn.start()
     try:

@@ -93,6 +93,10 @@ def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> 
             progress(1, 4)
             progress("certify", "[red]", 2, 4)
         assert ("share: certify: [red]" in file.getvalue()) == terminal
+        monkeypatch.setattr("sys.stderr", file := StringIO())
+        with progress_bar("bound") as progress:
+            progress(3, 0)
+        assert ("3/?" in file.getvalue()) == terminal
 
 
 def test_a_pipe_is_told_the_stage_and_the_share_done(monkeypatch: pytest.MonkeyPatch) -> None:

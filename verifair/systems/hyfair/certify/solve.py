@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from dataclasses import replace
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
     with work.bar(f"largest gap with {' and '.join(query.protected)}, found of the bound, in thousandths") as progress:
         gap = maximise(
             query, budget=work.budget(), tolerance=tolerance, jobs=work.jobs,
-            progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
+            progress=lambda low, high: progress(int(1000 * max(low, 0)), ceil(1000 * high) if isfinite(high) else 0),
         )
     return MaximumResult(
         **_common(query, work), **dict(Gap.model_validate(gap)), tolerance=tolerance, gap=gap,
@@ -210,7 +211,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     with work.bar(f"fair share with {' and '.join(query.protected)}, proved of the bound, in 1/10,000") as progress:
         share = certify_share(
             query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume, jobs=work.jobs,
-            progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
+            progress=lambda low, high: progress(int(10_000 * low), ceil(10_000 * high)),
         )
     counts = None if rows is None else ShareRows(**dict(zip(("fair", "unfair", "outside"), row_shares(query, rows), strict=True)))
     sample = None if share.reason in (None, Reason.INTERRUPTED) else _sample(query, work.seed)
