@@ -47,6 +47,7 @@ def with_curves(model: onnx.ModelProto, output: str) -> onnx.ModelProto:
     if not any(curves):
         return model
     nodes = [n for node, replacement in zip(model.graph.node, curves, strict=True) for n in replacement or [node]]
+    nodes.sort(key=lambda node: node.op_type != "Attention")  # refused first: nodes before it would be refused for their axes
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]

@@ -16,6 +16,13 @@ PACKAGES = ("torch", *BOOSTING, "interpret", "sklearn")
 COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
 """Estimators that are made of others."""
+OBJECTIVES = {
+    "(?i)poisson|gamma|tweedie|cox": "gives exponentials of sums of trees; fit it on the values' logarithm, and ask about that",
+    "reg:logistic": "gives probabilities as values; fit XGBClassifier",
+    "binary:hinge": "gives decisions without probabilities; fit it with the objective 'binary:logistic'",
+    "exponential": "gives another function of a sum of trees than is converted; fit it with loss='log_loss'",
+}
+"""Pattern of a boosted model's objective -> what the model gives, and the remedy."""
 STEPS = ("steps", "transformers_", "transformer_list")
 """Where Pipeline, ColumnTransformer and FeatureUnion list what they are made of, with a name first."""
 
@@ -67,6 +74,19 @@ def check_classes(model: Any) -> None:
     if classes is not None and len(classes) == 1:
         reason = f"{called(model)} was fitted on rows of one class, {classes[0]!s}"
         raise QueryError(f"model: {reason}: it decides nothing; fit it on rows of two classes or more")
+
+
+def not_fitted(model: Any) -> QueryError:
+    """Return the error about an object that was not fitted."""
+    return QueryError(f"model: this {called(model)} is not fitted; fit it first, and pass the fitted object")
+
+
+def check_objective(model: Any, objective: str) -> None:
+    """Raise ModelError for boosted trees that give another function of their sum than a logistic one, by the objective (loss) that
+    they were fitted with: conversions leave the function out, or write it in a way that is not read."""
+    found = next((reason for pattern, reason in OBJECTIVES.items() if re.search(pattern, objective)), None)
+    if found is not None:
+        raise ModelError(called(model), f"was fitted with {objective!r}, and {found}")
 
 
 def check_rows(frame: Any) -> None:

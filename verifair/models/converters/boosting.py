@@ -24,7 +24,7 @@ from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models import columns
 from verifair.models.converters import scalers
-from verifair.models.objects import called, last_of, package_of, with_steps
+from verifair.models.objects import called, check_objective, last_of, not_fitted, package_of, with_steps
 
 OPSET = 15
 ZERO = 1.0000000180025095e-35
@@ -38,10 +38,14 @@ Node = dict[str, Any]
 def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
     """Return a boosting library's model as ONNX.   names: of its columns; None: those that it knows.
 
-    Raises ImportError without onnxmltools (XGBoost, LightGBM), ModelError for what no converter knows (boosters of linear
-    functions, XGBoost's dart, LightGBM's zeros that are missing values), and whatever the converters raise.
+    Raises QueryError for what was not fitted, ImportError without onnxmltools (XGBoost, LightGBM), ModelError for what no converter
+    knows (linear boosters, XGBoost's dart, LightGBM's zeros that are missing values, exponentials of sums), and whatever the
+    converters raise.
     """
     package = package_of(model)
+    fitted = getattr(model, "__sklearn_is_fitted__", getattr(model, "is_fitted", None))
+    if fitted is not None and not fitted():
+        raise not_fitted(model)
     onnx_model = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
     onnx_model.graph.name = "model"
     if counts := _counts(model):
@@ -264,6 +268,7 @@ def _xgboost(model: Any) -> onnx.ModelProto:
         booster.set_param({"objective": "multi:softprob"})
         if model is not booster:
             model.objective = "multi:softprob"
+    check_objective(model, learner["objective"]["name"])
     kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":
         raise ModelError(called(model), f"is boosted by {kind!r}, which has no conversion to ONNX; fit it with booster='gbtree'")
@@ -293,6 +298,7 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     if any(int(kind) >> 2 & 3 == ZEROS for line in text if line.startswith("decision_type=") for kind in line[14:].split()):
         remedy = "which no conversion to ONNX does; fit it with zero_as_missing=False"
         raise ModelError(called(model), f"takes 0 for a missing value, {remedy}")
+    check_objective(model, next((line[10:].partition(" ")[0] for line in text if line.startswith("objective=")), ""))
     if any(line.startswith("objective=") and re.search(r" sigmoid:(?!1(\.0)?( |$))", line) for line in text):
         reason = "multiplies its scores by a sigmoid of its own, which the converter leaves out"
         raise ModelError(called(model), f"{reason}; fit it with sigmoid=1")
@@ -349,6 +355,10 @@ def _around_zero(limit: Array) -> Array:
 
 def _catboost(model: Any) -> onnx.ModelProto:
     classes = np.asarray(getattr(model, "classes_", ()))
+    loss = str(model.get_all_params().get("loss_function", "")).partition(":")[0]
+    check_objective(model, loss)
+    if len(classes) == 2 and loss.startswith("MultiClass"):
+        raise ModelError(called(model), f"was fitted with {loss!r} on two classes; fit it with loss_function='Logloss'")
     if len(classes) == 2 and classes.dtype.kind in "iu" and classes.tolist() != [0, 1]:
         reason = f"has the labels {' and '.join(map(str, classes.tolist()))}, which its exporter writes as 0 and 1"
         raise ModelError(called(model), f"{reason}; fit it on labels 0 and 1")

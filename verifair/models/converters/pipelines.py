@@ -32,10 +32,12 @@ from verifair.models.converters import (
 from verifair.models.objects import (
     COMBINED,
     called,
+    check_objective,
     flat,
     gives_sparse,
     last_of,
     members,
+    not_fitted,
     package_of,
     parts,
     thawed,
@@ -59,7 +61,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise QueryError(f"model: this {called(model)} is not fitted; fit it first, and pass the fitted object") from None
+        raise not_fitted(model) from None
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
     _check_columns(model)
@@ -159,7 +161,9 @@ def _calibrating_last(model: Any) -> Any:
 
 
 def _check_loss(last: Any) -> None:
-    """Raise ModelError for a linear model whose probabilities are no logistic function of its scores."""
+    """Raise ModelError for a model whose outputs are another function of its scores than is converted."""
+    if "GradientBoosting" in type(last).__name__:
+        check_objective(last, last.loss)
     if type(last).__name__ == "SGDClassifier" and last.loss == "modified_huber":
         reason = "its probabilities are scores that are cut off at 0 and 1 (loss='modified_huber')"
         raise ModelError(called(last), f"{reason}, no logistic function; fit LogisticRegression")

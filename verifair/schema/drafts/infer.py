@@ -184,6 +184,9 @@ def _draft_of_many_classes(
     names = network.classes or tuple(str(k) for k in range(network.outputs))
     numbering = ", ".join(f"{k} for {name}" for k, name in enumerate(names))
     unknown = [value for value in values if value not in names and not (value.isdecimal() and int(value) < network.outputs)]
+    if rule is not None and rule.of == "logit":
+        remedy = f"name the favourable ones, such as positive={names[-1]!r}" + _rule_of_several(names)
+        raise DataError(f"positive = {str(rule)!r}: each of the model's {len(names)} classes has a logit; {remedy}")
     if unknown:
         problem = f"label {target!r} holds {unknown[0]!r}, and the model has the classes {', '.join(names)}"
         raise DataError(f"{problem}; give the label column their names or numbers ({numbering})")

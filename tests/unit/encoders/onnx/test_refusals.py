@@ -398,7 +398,10 @@ ATTENTION = [node("MatMul", ["x", "k"], ["s"], name="keys"), node("Softmax", ["s
     (NORM, "LayerNormalization", "use BatchNormalization"),
     ([*NORM[2:-1], node("Div", ["d", "r"], name="the_RMSNormalization")], "RMSNormalization", "use BatchNormalization"),
     (ATTENTION, "Attention", "use a network of layers one after the other"),
-], ids=["layer-norm", "layer-norm-unfolded", "rms-norm-unfolded", "attention"])
+    ([node("Transpose", ["x"], ["t"], name="turned", perm=[1, 0]), *ATTENTION[:2],
+      node("MatMul", ["p", "x"], ["a"], name="the_Attention"), node("Add", ["a", "t"], name="sum")],
+     "Attention", "use a network of layers one after the other"),
+], ids=["layer-norm", "layer-norm-unfolded", "rms-norm-unfolded", "attention", "attention-turned"])
 def test_normalisation_and_attention_are_refused_by_name(nodes: list[Any], op: str, advice: str, tmp_path: Path) -> None:
     constants = {"two": F(2), "e": F(1e-5), "k4": np.ones(4, dtype=F), "k": np.ones((4, 4), dtype=F)}
     if nodes[0].op_type == "Pow":

@@ -278,6 +278,24 @@ def test_what_was_not_fitted_is_said_so(make: Any) -> None:
             vf.read(model)
 
 
+@pytest.mark.parametrize("estimator", ["xgboost.XGBRegressor", "lightgbm.LGBMClassifier", "catboost.CatBoostClassifier"])
+def test_boosters_that_were_not_fitted_are_said_so(estimator: str) -> None:
+    package, name = estimator.split(".")
+    with pytest.raises(QueryError, match=f"model: this {package} {name} is not fitted; fit it first"):
+        vf.read(getattr(pytest.importorskip(package), name)())
+
+
+@pytest.mark.parametrize(("package", "make"), [
+    ("torch", lambda torch: torch.zeros(2)), ("torch", lambda torch: torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)),
+    ("xgboost", lambda xgboost: xgboost.DMatrix(X[NUMBERS])), ("lightgbm", lambda lightgbm: lightgbm.Dataset(X[NUMBERS])),
+    ("catboost", lambda catboost: catboost.Pool(X[NUMBERS])),
+], ids=["tensor", "optimizer", "xgboost", "lightgbm", "catboost"])  # fmt: skip
+def test_other_objects_of_a_models_package_are_no_models(package: str, make: Any) -> None:
+    thing = make(pytest.importorskip(package))
+    with pytest.raises(QueryError, match=rf"^model: found {package} {type(thing).__name__}; expected .* torch\.nn\.Module$"):
+        vf.read(thing)
+
+
 def test_rows_to_compare_on_are_a_table() -> None:
     model = fitted(LogisticRegression(), X[NUMBERS])
     with pytest.raises(QueryError, match="frame: found ndarray; expected a pandas DataFrame"):
@@ -540,12 +558,23 @@ def test_classes_of_softmax_are_softprob() -> None:
     ("catboost.CatBoostClassifier", {"verbose": 0, "allow_writing_files": False}, "labels 0 and 1"),
     ("catboost.CatBoostRegressor", {"verbose": 0, "allow_writing_files": False, "grow_policy": "Lossguide"}, "SymmetricTree"),
     ("lightgbm.LGBMClassifier", {"verbose": -1, "sigmoid": 2.0}, "sigmoid of its own, .*; fit it with sigmoid=1"),
+    ("xgboost.XGBRegressor", {"objective": "count:poisson"}, "exponentials of sums of trees; fit it on the values"),
+    ("xgboost.XGBRegressor", {"objective": "reg:logistic"}, "probabilities as values; fit XGBClassifier"),
+    ("xgboost.XGBClassifier", {"objective": "binary:hinge"}, "without probabilities; .* 'binary:logistic'"),
+    ("lightgbm.LGBMRegressor", {"verbose": -1, "objective": "tweedie"}, "exponentials of sums of trees"),
+    ("catboost.CatBoostRegressor", {"verbose": 0, "allow_writing_files": False, "loss_function": "Poisson"}, "exponentials"),
+    ("catboost.CatBoostClassifier", {"verbose": 0, "allow_writing_files": False, "loss_function": "MultiClass"}, "'Logloss'"),
+    ("sklearn.ensemble.GradientBoostingClassifier", {"loss": "exponential"}, "loss='log_loss'"),
+    ("sklearn.ensemble.HistGradientBoostingRegressor", {"loss": "poisson"}, "exponentials of sums of trees"),
 ])  # fmt: skip
 def test_boosters_that_no_converter_knows(estimator: str, options: dict[str, Any], match: str) -> None:
-    package, name = estimator.split(".")
-    model = getattr(pytest.importorskip(package), name)(n_estimators=2, **options).fit(X[NUMBERS], Y == "good")
-    with pytest.raises(ModelError, match=match):
+    package, _, name = estimator.rpartition(".")
+    count = "max_iter" if name.startswith("Hist") else "n_estimators"
+    model = getattr(pytest.importorskip(package), name)(**{count: 2}, **options).fit(X[NUMBERS], Y == "good")
+    with pytest.raises(ModelError, match=match) as caught:
         vf.read(model, X[NUMBERS])
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "xgboost"])

@@ -322,6 +322,13 @@ def test_labels_of_any_type() -> None:
         Schema.infer(frame, target="approved", positive=2)
 
 
+def test_a_threshold_of_a_logit_is_no_rule_of_several_classes() -> None:
+    model = network(column("income", "float32", 0), column("shoe", "float32", 1), outputs=3)
+    frame = people()[["income", "shoe"]].assign(tier=np.arange(400) % 3)
+    with pytest.raises(DataError, match=r"'logit < 0': each of the model's 3 classes has a logit; name .* positive='2' or "):
+        Schema.infer(frame, target="tier", positive="logit < 0", model=model)
+
+
 def test_merit_is_proposed_where_numbers_go_with_the_label() -> None:
     drafted = Schema.infer(people(), target="approved", positive=True, protected=["sex"])
     assert [feature.name for feature in drafted.features if feature.merit] == ["income"]
