@@ -26,7 +26,8 @@ class TrainSettings(Settings):
     """The settings of `verifair train`: a table, a method, and the network to write."""
 
     data: str
-    """german, adult, adult-balanced, compas=FILE (ProPublica's), or a table file."""
+    """A dataset: german, german-years, adult, adult-balanced, synthetic, loan, compas=FILE (ProPublica's), hmda=FILE or
+    law_school=FILE; or a table file."""
     out: Path
     """Network to write, NAME.onnx; its schema goes to NAME.toml."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None

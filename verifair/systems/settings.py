@@ -107,7 +107,8 @@ class Inputs(Settings):
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """Description of the inputs (TOML)."""
     data: Path | None = None
-    """Table of rows: CSV, CSV.GZ or Parquet; or german, adult, adult-balanced, compas=FILE."""
+    """Table of rows: CSV, CSV.GZ or Parquet; or a dataset: german, german-years, adult, adult-balanced, synthetic, loan,
+    compas=FILE, hmda=FILE or law_school=FILE."""
     demo: str | None = None
     """Use a shipped model, its schema and data: german or adult."""
     missing: Missing = "error"

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import re
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from verifair import datasets
+from verifair.cli.train import TrainSettings
 from verifair.datasets import Dataset, read_table
+from verifair.datasets.sources import SHIPPED, UNSHIPPED
 from verifair.datasets.synthetic_table import NOISE, SHIFT, TAU, WEIGHTS
 from verifair.errors import DataError
+from verifair.systems.settings import Inputs, Settings
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "")) / "tabular" / "compas_two_years.csv.gz"
 needs_compas = pytest.mark.skipif(
@@ -216,6 +220,12 @@ def test_split_does_not_change(german: Dataset) -> None:
 def test_wrong_names(name: str, path: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         datasets.load(name, path)
+
+
+@pytest.mark.parametrize("settings", [Inputs, TrainSettings])
+def test_help_lists_all_names(settings: type[Settings]) -> None:
+    words = re.findall(r"[\w-]+", settings.model_fields["data"].description or "")
+    assert not {*SHIPPED, *UNSHIPPED} - set(words)
 
 
 # Tables
