@@ -64,8 +64,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         rules=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.rules],
         not_confirmed=[found_rule(rule, schema, k) for k, explanation in enumerate(rounds.found) for rule in explanation.dropped],
         stopped=stop_reason, lime=lines, found=rounds, described=schema, options=subject.options,
-        guardable=all(feed.kind in ("float32", "float64") for feed in query.model.feeds)
-        and all(feature.dropped is None for feature in schema.features),
+        guardable=all(feature.dropped is None for feature in schema.features),
         box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
         interrupted=note if rounds.stopped == INTERRUPTED else None,
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 from encoders.arrays import Array, Booleans, Integers
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.model import Model
+from encoders.model import NO_COLUMN, Feed, Model
 from encoders.onnx import file as onnx_file
+from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import open_session
 from encoders.onnx.tensor import graph_input, graph_inputs
 from verifair.errors import DataError
@@ -47,6 +48,7 @@ NEW_OPSET = 15
 OLDEST_IR = 4
 """The first version of the format in which constants need not be inputs as well. CatBoost writes 3."""
 PREFIX = "guard/"
+FLOATS = {"float32", "float64"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,15 +85,18 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
 
     It refuses the rows of these rules, and of the `earlier` rules if the schema is guarded already.
     model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset that
-    onnx cannot raise to OLDEST_OPSET, inputs that are not floats alone, names of the guardrail's own such as `abstain`, or
+    onnx cannot raise to OLDEST_OPSET, names of the guardrail's own such as `abstain`, or
     a network without a file.
     """
     if isinstance(model, Model):
         if model.source is None:
             raise ModelError("network", "was not read from a file; a guardrail wraps an ONNX file: export it, and pass the file")
-        stored = onnx_file.stored_model(model)
+        stored, feeds = onnx_file.stored_model(model), model.feeds
     else:
         stored = onnx_file.load(model)
+        feeds = tuple(graph_inputs(stored.path, stored.model)[0])
+        if not {feed.kind for feed in feeds} <= FLOATS:
+            feeds = read_model(model).feeds
     model = stored.path
     if all(node.domain not in ("", "ai.onnx") for node in stored.model.graph.node):  # only tree operators: any opset version works
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
@@ -104,7 +109,7 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     for existing in tensors:
         if existing == ABSTAIN or existing.startswith(PREFIX):
             raise ModelError(model, f"calls a tensor {existing!r}, as a guardrail calls its own; export it with another name")
-    name, width, kind = _input(model, stored.model)
+    name, width, kind = _input(stored.path, stored.model, feeds)
     reduced = next((feature for feature in schema.features if feature.dropped is not None), None)
     if reduced is not None:
         raise ModelError(
@@ -144,27 +149,54 @@ def _raise_opset(path: Path, model: onnx.ModelProto) -> None:
         model.metadata_props.extend(kept)
 
 
-def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]:
-    """Return name, width and type of the tensor of all columns: the only input, or an added concatenation of several float
-    inputs."""
-    feeds, _ = graph_inputs(path, model)
+def _input(path: Path, model: onnx.ModelProto, feeds: Sequence[Feed]) -> tuple[str, int, npt.DTypeLike]:
+    """Return name, width and type of the tensor of all network columns: the only input, if it is that, or an added concatenation.
+
+    There, words and numbers that the model encodes become a column of 0 and 1 for each category, whole numbers become float32.
+    """
     kinds = {feed.kind for feed in feeds}
-    if kinds - {"float32", "float64"}:
-        words = ", ".join(repr(feed.name) for feed in feeds if feed.kind not in ("float32", "float64"))
-        raise ModelError(
-            path, f"takes words or whole numbers ({words}), and a guardrail's rules are about real numbers: fit the model on "
-            "a table that is encoded, as by pandas.get_dummies, and explain and guard that one"
-        )
-    if len(feeds) == 1 or len(kinds) > 1:
+    if len(feeds) == 1 and kinds <= FLOATS:
         name, shape, _ = graph_input(path, model)
         return name, int(np.prod(shape)), np.dtype(feeds[0].kind)
-    flat, parts, name = PREFIX + "flat_input", [PREFIX + "input/" + feed.name for feed in feeds], PREFIX + "inputs"
-    for feed, part in zip(feeds, parts, strict=True):
-        width = np.array([-1, len(feed.start)], dtype=np.int64)
-        model.graph.initializer.append(numpy_helper.from_array(width, f"{flat}/{feed.name}"))
-        model.graph.node.append(helper.make_node("Reshape", [feed.name, f"{flat}/{feed.name}"], [part], name=part))
-    model.graph.node.append(helper.make_node("Concat", parts, [name], name=name, axis=1))
-    return name, sum(len(feed.start) for feed in feeds), np.dtype(kinds.pop())
+    dtype = np.dtype(kinds.pop() if kinds == {"float64"} else "float32")
+    parts = sorted(part for feed in feeds for part in _parts(model.graph, feed, dtype))
+    name = PREFIX + "inputs"
+    model.graph.node.append(helper.make_node("Concat", [part for _, part in parts], [name], name=name, axis=1))
+    return name, sum(feed.columns for feed in feeds), dtype
+
+
+def _parts(graph: onnx.GraphProto, feed: Feed, dtype: np.dtype[Any]) -> Iterator[tuple[int, str]]:
+    """Add nodes that make network columns of an input; yield the first column and the tensor (N, columns) of each part."""
+    whole = PREFIX + "input/" + feed.name
+
+    def node(op: str, operands: Sequence[str], output: str, **attributes: Any) -> str:
+        graph.node.append(helper.make_node(op, operands, [output], name=output, **attributes))
+        return output
+
+    def constant(name: str, value: object) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    node("Reshape", [feed.name, constant(f"{whole}/shape", np.array([-1, len(feed.start)]))], whole)
+    to = helper.np_dtype_to_tensor_dtype(dtype)
+    if not feed.categories and (np.diff(feed.start) == 1).all() and feed.start[0] != NO_COLUMN:
+        yield int(feed.start[0]), whole if feed.kind == dtype.name else node("Cast", [whole], f"{whole}/number", to=to)
+        return
+    for position, start in enumerate(feed.start):
+        if start == NO_COLUMN:
+            continue
+        tag = f"{whole}/{position}"
+        part = node("Gather", [whole, constant(f"{tag}/at", np.array([position]))], f"{tag}/one", axis=1)
+        categories = feed.categories.get(position, ())
+        if categories and feed.kind not in FLOATS:
+            known = {"cats_strings": list(categories)} if feed.kind == "text" else {"cats_int64s": [int(one) for one in categories]}
+            block = node("OneHotEncoder", [part], f"{tag}/block", domain="ai.onnx.ml", zeros=1, **known)
+            part = node("Reshape", [block, constant(f"{tag}/shape", np.array([-1, len(categories)]))], f"{tag}/flat")
+        elif categories:
+            values = constant(f"{tag}/categories", np.array([categories], dtype=feed.kind))
+            other = [node(op, [part, values], f"{tag}/{op}") for op in ("Less", "Greater")]
+            part = node("Not", [node("Or", other, f"{tag}/other")], f"{tag}/equal")
+        yield int(start), node("Cast", [part], f"{tag}/number", to=to)
 
 
 def is_guarded(model: Path) -> bool:
@@ -237,9 +269,9 @@ def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
     node.input[0] = tag
 
 
-def abstains(path: Path, model: onnx.ModelProto, x: Array) -> Booleans:
-    """Return (B,) the `abstain` output of onnxruntime for network inputs x (B, n)."""
-    (output,) = open_session(path, model, [ABSTAIN]).run(x, [ABSTAIN])
+def abstains(path: Path, model: onnx.ModelProto, x: Array, feeds: Sequence[Feed] = ()) -> Booleans:
+    """Return (B,) the `abstain` output of onnxruntime for network inputs x (B, n).   feeds: of a model that encodes its inputs."""
+    (output,) = open_session(path, model, [ABSTAIN], feeds, x.shape[1] if feeds else None).run(x, [ABSTAIN])
     return np.asarray(output[:, 0] != 0)
 
 
@@ -264,11 +296,13 @@ def edge_rows(rules: Sequence[Rule], schema: Schema, count: int, rng: np.random.
     return np.asarray(raw[is_finite][domain.legal(raw[is_finite])])
 
 
-def check_agreement(path: Path, model: onnx.ModelProto, rules: Sequence[Rule], schema: Schema, raw: Array) -> None:
+def check_agreement(
+    path: Path, model: onnx.ModelProto, rules: Sequence[Rule], schema: Schema, raw: Array, feeds: Sequence[Feed] = ()
+) -> None:
     """Raise DataError unless the wrapper refuses exactly the raw rows (B, V) that lie in a rule's box."""
     if not len(raw):
         return
-    actual, expected = abstains(path, model, schema.encode(raw)), refused(rules, raw)
+    actual, expected = abstains(path, model, schema.encode(raw), feeds), refused(rules, raw)
     diff = np.flatnonzero(actual != expected)
     if len(diff):
         raise DataError(

@@ -1,20 +1,28 @@
-"""Guard is offered behind explain where it takes the model, and what it says helps where it does not."""
+"""Guard is offered behind explain, and takes what explain takes: pipelines with words and codes as well."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
 
 import verifair as vf
 from encoders.errors import ModelError
 from encoders.onnx.reader import read_onnx
 from tests.command_line import verifair
 from tests.tree_models import random_tree, save
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.refusals import snapped
+from verifair.systems.hyfair.explain.rules import refused
+from verifair.systems.hyfair.guard.guardrail import check_agreement, edge_rows, guard
 
 
 def explained(model: object, table: pd.DataFrame, folder: Path) -> tuple[str, list[str]]:
@@ -30,26 +38,51 @@ def explained(model: object, table: pd.DataFrame, folder: Path) -> tuple[str, li
 
 
 @pytest.mark.filterwarnings("ignore::verifair.DraftWarning")
-def test_guard_is_offered_of_encoded_tables_alone(tmp_path: Path) -> None:
+def test_guard_is_offered_of_pipelines_and_of_encoded_tables(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"sex": rng.choice(["f", "m"], 80), "age": rng.integers(20, 60, 80), "rate": rng.random(80).round(2)})
     label = ((table.age > 40) | (table.sex == "m")).astype(int)
     words = make_pipeline(make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough"), LogisticRegression())
-    text, named = explained(words.fit(table, label), table.assign(paid=label), tmp_path)
-    assert "wrote" in text
-    assert "next: verifair guard" not in text
-    rules = ["--rules", str(tmp_path / "rules" / "rules.json"), "--out", str(tmp_path / "guarded.onnx")]
-    refused = verifair("guard", *named, *rules)
-    assert refused.returncode == 3
-    assert "takes words or whole numbers ('sex')" in refused.stderr
-    assert "pandas.get_dummies" in refused.stderr
+    for name, model, rows in (("words", words, table), ("numbers", LogisticRegression(), pd.get_dummies(table, dtype=float))):
+        (folder := tmp_path / name).mkdir()
+        text, named = explained(model.fit(rows, label), rows.assign(paid=label), folder)
+        assert "next: verifair guard" in text
+        rules = ["--rules", str(folder / "rules" / "rules.json"), "--out", str(folder / "guarded.onnx")]
+        assert verifair("guard", *named, *rules).returncode == 0
 
-    encoded = pd.get_dummies(table, dtype=float)    # what that error advises
-    (tmp_path / "encoded").mkdir()
-    text, named = explained(LogisticRegression().fit(encoded, label), encoded.assign(paid=label), tmp_path / "encoded")
-    assert "next: verifair guard" in text
-    rules[1] = str(tmp_path / "encoded" / "rules" / "rules.json")
-    assert verifair("guard", *named, *rules).returncode == 0
+
+@pytest.mark.filterwarnings("ignore::verifair.DraftWarning")
+@pytest.mark.parametrize("last", [LogisticRegression(), DecisionTreeClassifier(max_depth=3)], ids=["network", "trees"])
+def test_words_and_codes_are_guarded_as_the_rules_say(last: object, tmp_path: Path) -> None:
+    """A guarded pipeline takes the table's own cells: words, codes and numbers, some of which the model does not read."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({
+        "age": rng.integers(20, 60, 200), "code": rng.choice([1, 5, 7], 200), "home": rng.choice(["free", "own", "rent"], 200),
+        "rate": rng.random(200).astype(np.float32), "sex": rng.choice(["f", "m"], 200),
+    })  # fmt: skip
+    label = ((table.age > 40) ^ (table.home == "own")).astype(int)
+    columns = make_column_transformer((OneHotEncoder(), ["sex", "home", "code"]), ("passthrough", ["rate", "age"]))
+    model = vf.read(make_pipeline(columns, last).fit(table, label), table)
+    schema = vf.Schema.infer(table.assign(paid=label), target="paid", positive=1, protected=["sex"], model=model)
+    whens = [{"age": {"low": 31, "high": 45}, "home": ["own", "rent"]}, {"rate": {"high": 0.25}, "code": [5, 7]}, {"age": [50, 51]}]
+    (tmp_path / "rules.json").write_text(json.dumps({"kind": rules_file.KIND, "rules": [{"when": when} for when in whens]}))
+    rules = snapped(rules_file.load(tmp_path / "rules.json", schema).rules, schema)
+    vf.save_onnx(model, tmp_path / "m.onnx")
+    guarded = guard(tmp_path / "m.onnx", rules, schema)
+    assert guarded == guard(vf.read(tmp_path / "m.onnx"), rules, schema)
+    onnx.save(guarded, tmp_path / "g.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "g.onnx")
+    kinds = {"tensor(string)": object, "tensor(int64)": np.int64, "tensor(float)": np.float32}
+    cells = {i.name: table[i.name].to_numpy()[:, None].astype(kinds[i.type]) for i in session.get_inputs()}
+    (abstained,) = session.run(["abstain"], cells)
+    expected = (
+        table.age.between(31, 45) & table.home.isin(["own", "rent"]) | (table.rate <= 0.25) & table.code.isin([5, 7])
+        | table.age.isin([50, 51])
+    )
+    assert abstained.ravel().tolist() == expected.tolist()
+    raw = edge_rows(rules, schema, 20, rng)
+    check_agreement(tmp_path / "g.onnx", guarded, rules, schema, raw, model.feeds)
+    assert 0 < refused(rules, raw).mean() < 1
 
 
 def test_read_onnx_names_the_reader_of_trees(tmp_path: Path) -> None:
