@@ -79,9 +79,10 @@ def tie_words(result: PbaResult) -> str:
     error = 0.0 if trees is None else max(margin_error(trees, margin(model, i, j)) for i, j in pairs)
     known = min(error, sys.float_info.max)     # no rounding of its sums may be known
     ties, n_near = (sum(counts) for counts in zip(*(asked.verdicts.ties(known) for asked in result.asked), strict=True))
+    quantity = result.described.quantity.removeprefix("model's ")
     near = f"{n_near:,} more are so near to one that the order of a float32 sum may decide"
     return (
-        f"Of the {result.counts.violated:,} exact points {ties:,} are ties (both copies have the same {result.described.quantity}, "
+        f"Of the {result.counts.violated:,} exact points {ties:,} are ties (both copies have the same {quantity}, "
         f"or no decision is ahead); {near if known == error else 'how float32 rounds the sums of this model is not known'}."
     )
 
