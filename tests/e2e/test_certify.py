@@ -378,6 +378,7 @@ def test_the_largest_gap_is_bracketed(scale: str, tiny: list[object], verifair: 
     assert code == 0
     answer = strict(tmp_path / "m.json")
     assert answer["lower"] <= most <= answer["upper"] <= answer["lower"] + 1.1e-3
+    assert answer["quantity"] == answer["query"]["quantity"] == {"logit": "log-odds"}.get(scale, scale)
     assert "certified; the worst pair found differs by" in out
     shown = out.split("at most ")[1].split(",")[0], out.split("differs by ")[1].split()[0].rstrip(".")
     assert float(shown[0]) >= answer["upper"]

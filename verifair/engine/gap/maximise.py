@@ -24,7 +24,7 @@ from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.envelope import semantics
 from verifair.engine.gap.bisection import BestGap, Bracket, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
-from verifair.engine.queries import ProbabilityGap
+from verifair.engine.queries import ProbabilityGap, Quantity
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
 from verifair.engine.search.standard import DEEP
 from verifair.engine.verdict import Reason, Witness
@@ -48,6 +48,7 @@ class MaximumGap(Pictured):
 
     lower: the gap at the witness, computed exactly and rounded down (0 without a witness).   upper: proved by the certificate
     (without one: 1, or infinity for log-odds).   reason: why upper - lower exceeds the tolerance (None: it does not).
+    quantity: what the gap is of.   scale: "logit" also for values, shares of votes and means, which are compared as they are.
     """
 
     lower: float
@@ -56,13 +57,14 @@ class MaximumGap(Pictured):
     certificate: Certificate | None
     reason: Reason | None
     scale: str
+    quantity: Quantity
     engine: str
     nodes: int
     seconds: float
     semantics: str
 
     def _draw(self, path: Path) -> None:
-        interval(self.lower, self.upper, f"largest gap, {self.scale}: met to certified", path)
+        interval(self.lower, self.upper, f"largest gap, {self.quantity}: met to certified", path)
 
 
 def maximise(
@@ -126,8 +128,8 @@ def _searched(
     upper = extreme.claim if extreme.evidence or logit else 1.0
     return MaximumGap(
         lower=lower, upper=upper, witness=witness, certificate=certificate,
-        reason=None if upper - lower <= tolerance * CLOSED else REASONS[extreme.out_of], scale=query.scale, nodes=extreme.nodes,
-        engine="branch-and-bound" + ", neuron-branching" * extreme.by_neurons,
+        reason=None if upper - lower <= tolerance * CLOSED else REASONS[extreme.out_of], scale=query.scale, quantity=query.quantity,
+        nodes=extreme.nodes, engine="branch-and-bound" + ", neuron-branching" * extreme.by_neurons,
         seconds=clock.now() - started, semantics=semantics(query.model),
     )
 
@@ -154,7 +156,7 @@ def _bisected(
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=result.upper, scale=query.scale)
     return MaximumGap(
         lower=result.lower, upper=result.upper, witness=witness, certificate=certificate, reason=result.reason, scale=query.scale,
-        engine="bisection, branch-and-bound", nodes=result.nodes, seconds=clock.now() - started,
+        quantity=query.quantity, engine="bisection, branch-and-bound", nodes=result.nodes, seconds=clock.now() - started,
         semantics=semantics(query.model),
     )
 

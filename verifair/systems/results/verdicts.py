@@ -90,6 +90,8 @@ class Gap(Shape):
     upper: float | None
     """Certified; null: no bound."""
     scale: Scale
+    """probability, or logit for what the model gives as it is."""
+    quantity: Quantity
     witness: WitnessShape | None
     certificate: CertificateNote | None
     engine: str
@@ -129,3 +131,5 @@ class FairnessQuery(PairQuery):
 class GapQuery(PairQuery):
     kind: Literal["probability-gap"] = "probability-gap"
     scale: Scale
+    """probability, or logit for what the model gives as it is."""
+    quantity: Quantity

@@ -363,7 +363,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
     name, scope = query.protected[0], _scope_words(subject, settings)
     is_value = query.schema.outcome.of == "value"
     quantity = f'probability of "{subject.favourable}"' if query.quantity == "probability" else query.quantity
-    found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields)) | {"quantity": query.quantity}
+    found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields))
     if gap.certificate is not None:
         bound = rounded(gap.upper, up=True, digits=4)
         proof = work.keep(

@@ -17,9 +17,11 @@ from encoders.domain import Forbidden
 from encoders.model import Link
 from encoders.network import Layer
 from encoders.probability.shares import logistic
+from solvers.outcome import Budget
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from tests.tree_models import random_tree, save
+from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
@@ -453,6 +455,7 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
     gap = ProbabilityGap(model=query.model, schema=schema(), protected=["a"])
     assert gap.quantity == "probability"
     assert gap.scale == ("logit" if votes else "probability")  # sigma(share) is not what anybody is shown
+    assert maximise(gap, budget=Budget(seconds=0.2)).quantity == "probability"
     x = space.random(rng, 40)
     session = InferenceSession(path.read_bytes())
     for row, guide, count in zip(x, scipy.special.expit(space.logits(x)), space.count(x), strict=True):
