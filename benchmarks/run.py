@@ -26,6 +26,7 @@ CASES = {
     "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
     "partitions": "fairness.partitions", "race_partitions": "fairness.partitions", "deep_partitions": "fairness.partitions",
     "stress": "fairness.stress", "shares": "fairness.shares", "gaps": "fairness.gaps", "trees": "fairness.trees",
+    "tree_rows": "fairness.tree_rows",
     "peers": "verification.peers", "depth": "verification.depth", "roots": "verification.roots", "floor": "verification.floor",
     "curves": "verification.curves", "deadlines": "verification.deadlines",
     "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
