@@ -1,4 +1,4 @@
-"""Tables 1 to 5 of the CST paper, by the authors' procedure (`preset="paper"`)."""
+"""Tables 1 to 5 and figure 2 of the CST paper, by the authors' procedure (`preset="paper"`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from verifair.papers.cst.printed import TABLES_2_3, Counts, K
 from verifair.systems.cst.testing import Situations
 
 SCORES = ("LSAT", "UGPA")
+BALANCE = "AccountBalance"
+SHOWN = 5
+"""Complainants on the right of figure 2."""
+GROUPS = {"control": "ctr", "ST": "tst-st", "CST": "tst-cf"}
+"""The paper's names of the groups in figure 2."""
 FOUND_BY_CF = 5
 """So many of `TABLES_2_3` are table 2, which CF finds as well; the others are table 3."""
 
@@ -51,6 +56,26 @@ def loan_cases(folder: Path, *, by_cf: bool) -> pd.DataFrame:
     rows = list(TABLES_2_3.items())
     selected = rows[:FOUND_BY_CF] if by_cf else rows[FOUND_BY_CF:]
     return pd.DataFrame([_case(claims, row, position[row], printed) for row, printed in selected])
+
+
+def balances(question: PublishedQuestion, k: int = 15) -> pd.DataFrame:
+    """Figure 2: account balances of all complainants, factual and counterfactual (left), and in the groups of the first five whom
+    ST and CST w/o both find (right; the paper drew five)."""
+    estimator = question.estimator(preset="paper", k=(k,)).fit(question.frame)
+    (situations,) = estimator.test().values()
+    balance = question.frame[BALANCE]
+    counterfactual, _ = estimator.counterfactual(situations.do)
+    factual = balance.iloc[situations.complainants]
+    shown = [("left", "all, as they are", factual), ("left", "all, counterfactual", counterfactual[BALANCE])]
+    in_both = situations.claims("ST", k).positive & situations.claims("CST w/o", k).positive
+    for place in situations.complainants[in_both][:SHOWN]:
+        for group, (rows, _, _) in situations.case(int(place), k).items():
+            shown.append(("right", f"row {question.frame.index[place]}, {GROUPS[group]}", balance.iloc[rows]))
+    quarters = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
+    return pd.DataFrame([
+        {"panel": panel, "people": people} | {name: float(values.quantile(share)) for name, share in quarters.items()}
+        for panel, people, values in shown
+    ])  # fmt: skip
 
 
 def _case(claims: Any, row: int, c: int, printed: tuple[float, float, float, float, float, bool]) -> Mapping[str, Any]:

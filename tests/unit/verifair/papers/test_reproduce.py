@@ -23,6 +23,8 @@ from verifair.cli.reproduce import Agreement, show
 from verifair.errors import QueryError
 from verifair.papers.catalog import DATA as DATA_FOLDER
 from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
+from verifair.papers.cst.data import audit
+from verifair.papers.cst.tables import balances
 from verifair.papers.hyfair import tables as hyfair
 from verifair.papers.pba import tables as pba
 from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
@@ -255,6 +257,15 @@ def test_a_table_that_is_wider_than_the_screen_is_shown_in_parts() -> None:
     for line, words in ((large, "Why they differ: Rounded."), (equal, "All numbers agree. Notes: Rounded.")):
         show(explained, [line], ["table.csv"], Screen(file=(noted := StringIO()), width=400))
         assert words in noted.getvalue()
+
+
+def test_figure_2_of_cst_is_about_all_and_five_complainants() -> None:
+    """As in the paper's figure, the counterfactual balances are higher, and ctr is nearer to tst-st than to tst-cf."""
+    found = balances(audit("loan", datasets.load("loan").frame)).set_index(["panel", "people"])["median"]
+    assert found["left", "all, counterfactual"] > found["left", "all, as they are"] + 3000
+    right = found["right"].to_numpy().reshape(-1, 3)
+    assert len(right) == 5
+    assert (np.abs(right[:, 1] - right[:, 0]) < np.abs(right[:, 2] - right[:, 0])).all()
 
 
 @needs_data
