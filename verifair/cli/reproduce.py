@@ -176,7 +176,8 @@ def show(result: Reproduced, agreement: list[Agreement], files: list[str], scree
         cells = [_number(value) for value in frame[name].head(MAX_ROWS)]
         if SPREAD + str(name) in frame.columns:
             parts = frame[SPREAD + str(name)].head(MAX_ROWS)
-            cells = [text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, parts, strict=True)]
+            spreads = ["" if part is None or part != part else f" ±{cell(part, '.2g')}" for part in parts]
+            cells = [text + part for text, part in zip(cells, spreads, strict=True)]
         if name in compared:
             paper = frame[f"{PAPERS_OWN}{name}"].head(MAX_ROWS)
             cells = [f"{text} / {_number(value)}" for text, value in zip(cells, paper, strict=True)]

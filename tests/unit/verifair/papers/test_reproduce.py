@@ -268,6 +268,13 @@ def test_figure_2_of_cst_is_about_all_and_five_complainants() -> None:
     assert (np.abs(right[:, 1] - right[:, 0]) < np.abs(right[:, 2] - right[:, 0])).all()
 
 
+def test_what_no_seed_gives_has_no_spread() -> None:
+    found, told = run(replace(TABLE, make=lambda request: made(request).assign(k=[np.nan, 3.0]))), StringIO()
+    show(found, [], ["table.csv"], Screen(file=told, width=100))
+    assert "3 ±0" in told.getvalue()
+    assert "±-" not in told.getvalue()
+
+
 @needs_data
 def test_the_command_writes_tables_pictures_and_json(tmp_path: Path) -> None:
     words = ["reproduce", "cst", "--table", "1", "--table", "III", "--data", str(DATA), "--out", str(tmp_path)]
