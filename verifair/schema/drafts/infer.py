@@ -132,7 +132,9 @@ def _draft_of_two_classes(table: LabelledTable, values: list[str], positive: Any
     likely = (upper if upper in values else values[-1]) if is_upper else lower if lower in values else values[0]
     positive_name = text(positive) if positive is not None else likely
     if positive_name not in values:
-        raise DataError(f"label {target!r} never is {positive_name!r}; found {', '.join(values[:8])}")
+        unnamed = rule is not None and rule.of == "class" and not names
+        remedy = f"; the model does not name its classes: pass the label, such as positive={values[0]!r}" if unnamed else ""
+        raise DataError(f"label {target!r} never is {positive_name!r}; found {', '.join(values[:8])}{remedy}")
     check_names(f"label {target!r}", positive_name, values)
     first = positive_name in names[:1]
     flaw = None if network is None else other_class(network, positive_name, 0 if first else 1)

@@ -322,6 +322,13 @@ def test_labels_of_any_type() -> None:
         Schema.infer(frame, target="approved", positive=2)
 
 
+def test_a_class_by_its_number_needs_a_label_that_holds_it() -> None:
+    frame = people().assign(approved=people()["approved"].map({True: "yes", False: "no"}))[["income", "shoe", "approved"]]
+    model = network(column("income", "float32", 0), column("shoe", "float32", 1))
+    with pytest.raises(DataError, match=r"never is '0'; found no, yes; the model does not name its classes: pass .* positive='no'"):
+        Schema.infer(frame, target="approved", positive="class = 0", model=model)
+
+
 def test_a_threshold_of_a_logit_is_no_rule_of_several_classes() -> None:
     model = network(column("income", "float32", 0), column("shoe", "float32", 1), outputs=3)
     frame = people()[["income", "shoe"]].assign(tier=np.arange(400) % 3)
