@@ -92,8 +92,7 @@ Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
     description="Missing values in --data, except in features that have them as a category (missing in the schema): error, "
     "drop (their rows), or most-frequent (fill in that value; never for labels or protected features)."
 )]
-"""Treatment of missing values: raise an error; leave out their rows; or replace them by the column's most frequent
-value. Labels and protected features are never filled in: rows without them are left out."""
+"""Treatment of missing values. Labels and protected features are never filled in: rows without them are left out."""
 Outside = Annotated[
     Literal["error", "drop"], Field(description="Rows outside the schema's ranges or categories: error, or drop them.")
 ]
