@@ -18,8 +18,7 @@ FIRST, MINUTE = 15.0, 60.0
 def progress_bar(label: str) -> Iterator[Callable[..., None]]:
     """Show a bar with rate and remaining time on a terminal and in a notebook; elsewhere print a line to stderr now and then.
 
-    Yields a function to pass as `progress=`: it is called with (done, total), where 0 is an unknown total; words before these are
-    shown after the label.
+    Yields a function to pass as `progress=`: it is called with (done, total), 0 for an unknown total, after words for the label.
     Raises MissingPackage in a notebook without ipywidgets.
     """
     err = Screen(stderr=True)

@@ -108,9 +108,8 @@ class PositiveRule:
             else:
                 remedy = 'write classes = ["...", "..."] into [model], in the order of its outputs, or positive = "class = 0"'
                 raise SchemaError(f'positive = "{self}": the model does not name its classes; {remedy}')
-        if self.operator == "in":
-            numbers.sort()
-        return PositiveRule(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, numbers)))
+        ordered = sorted(numbers) if self.operator == "in" else numbers
+        return PositiveRule(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, ordered)))
 
     def favoured(self, classes: int) -> tuple[int, ...]:
         """Return the favourable ones of so many classes; names must be numbers by now. Raises SchemaError for none, or all."""
