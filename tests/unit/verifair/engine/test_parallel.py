@@ -217,3 +217,32 @@ def test_processes_end_soon_after_a_parent_that_is_killed() -> None:
     for one in alive:
         one.kill()
     assert not alive
+
+
+INTERRUPTED_AT_THE_START = """
+import os, signal
+import joblib
+from joblib.externals.loky.backend import fork_exec as module
+from verifair.engine.parallel import as_done
+
+started, genuine = [], module.fork_exec
+
+def fork_exec(*arguments, **options):
+    started.append(genuine(*arguments, **options))
+    if len(started) == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return started[-1]
+
+module.fork_exec = fork_exec
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+try:
+    list(as_done((joblib.delayed(abs)(-k) for k in range(3)), 2))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_process_starts_leaves_it_no_half_message_to_read() -> None:
+    """The process would print a traceback."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_AT_THE_START], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
