@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.command_line import Run, german_files
 from verifair import datasets
 from verifair.locks import alone
+from verifair.systems.hyfair.certify import solve as certify
 from verifair.systems.hyfair.explain import plots as explain_plots
 from verifair.systems.pba import plots as pba_plots
 from verifair.systems.pba import solve
@@ -169,3 +171,19 @@ def test_a_run_that_fails_before_it_writes_leaves_no_folder(inside: Run, tmp_pat
     (tmp_path / "old").mkdir()
     assert inside(*words, "--out", tmp_path / "old")[0] == 2
     assert os.listdir(tmp_path / "old") == []
+
+
+@pytest.mark.parametrize(("module", "step", "words"), [
+    (certify, "sampled_share", (*ONE[:5], "--share", "--nodes", "1")),
+    (certify, "partition_summary", (*ONE[:5], "--partition", "1000")),
+    (solve, "proved_shares", PBA),
+], ids=("share", "partition", "pba"))
+def test_an_interrupt_once_the_work_is_kept_says_where_it_is(
+    module: ModuleType, step: str, words: tuple[str, ...], inside: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as once:
+        once.setattr(module, step, lambda *arguments, **options: interrupt())
+        code, _, errors = inside(*words, "--store", "kept")
+    assert code == 130
+    assert errors.endswith("interrupted: kept keeps finished work; pass the same command with --resume to go on")
+    assert inside(*words, "--store", "kept", "--resume")[0] == 0

@@ -41,6 +41,18 @@ def claim(store: Path, work: Work) -> None:
         raise QueryError(f"{store}: is there already; continue it with --resume, or name another {alternative}")
     remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
     work.held.enter_context(alone(store.with_name(f".{store.name}.lock"), f"{store}: another run is writing it; {remedy}"))
+    work.held.enter_context(_told(store))
+
+
+@contextmanager
+def _told(store: Path) -> Iterator[None]:
+    """After Ctrl-C, say that the store is kept, unless a message says so already."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if isinstance(error, Interrupted) or not store.is_file():
+            raise
+        raise Interrupted(f"interrupted: {store} keeps finished work; pass the same command with --resume to go on") from None
 
 
 def claimed(name: str, work: Work) -> Path | None:
