@@ -248,6 +248,7 @@ class DaskCluster:
         """
         pending: set[Any] = set()
         done: SimpleQueue[Any] = SimpleQueue()
+        again: list[Any] = []
         count, next_check, last_seen = 0, 0.0, time.monotonic()
         try:
             while True:
@@ -255,6 +256,8 @@ class DaskCluster:
                 if now > next_check:
                     count, next_check = self.workers(), now + min(1.0, self.patience / 4)
                     last_seen = now if count else last_seen
+                    while again:
+                        done.put(again.pop())
                     if now - last_seen > self.patience:
                         problem = f"all workers are gone, and none came for {self.patience:g} s"
                         raise ClusterError(f"--cluster {self.address}: {problem}. {REMEDY}")
@@ -267,6 +270,9 @@ class DaskCluster:
                 try:
                     future = done.get(timeout=max(next_check - now, 0.01))
                 except Empty:
+                    continue
+                if future.status in ("pending", "lost"):  # its worker died with the result: the scheduler has another one do it
+                    again.append(future)
                     continue
                 last_seen = time.monotonic()
                 pending.discard(future)

@@ -5,6 +5,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,6 +153,26 @@ def test_a_batch_that_kills_its_workers_ends_the_run_with_a_reason(worker: Simpl
     with pytest.raises(ClusterError, match=r"on 4 workers that died, the last tcp://10\.0\.0\.7:1.*--resume"):
         list(on(killed).as_done(joblib.delayed(pow)(2, k) for k in range(5)))
     assert killed.cancelled > 0
+
+
+def test_a_result_that_dies_with_its_worker_is_awaited_again(worker: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler has another worker compute it."""
+    lost = Future(status="lost", result=lambda: 2)
+    client, checks = Client(), count()
+    submit = client.submit
+
+    def submitted(*arguments: Any, **named: Any) -> Any:
+        future = submit(*arguments, **named)
+        return lost if client.submitted == 2 else future
+
+    def nthreads() -> dict[str, int]:
+        lost.status = "lost" if next(checks) < 3 else "finished"
+        return {"one": 1}
+
+    monkeypatch.setattr(client, "submit", submitted)
+    monkeypatch.setattr(client, "nthreads", nthreads)
+    found = list(on(client, patience=0.2).as_done(joblib.delayed(pow)(2, k) for k in range(5)))
+    assert (sorted(found), lost.status) == ([1, 2, 4, 8, 16], "finished")
 
 
 def _closed(*_: Any, **__: Any) -> None:
