@@ -17,6 +17,7 @@ from typing import Protocol
 from encoders.errors import ModelError
 from solvers.outcome import BackendError
 from verifair.errors import VerifairError
+from verifair.schema.rows import LabelWarning
 
 OURS = (VerifairError, ModelError, BackendError)
 LONGEST = 200_000
@@ -59,6 +60,7 @@ def outcome(target: Target, path: Path) -> Outcome:
     """Reads one file; whatever is not refused in our own words is a failure."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LabelWarning)  # an answer to the user, not a failure
         try:
             with never_opens(FORBIDDEN):
                 return Outcome(kind="read", said=target.read(path))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.draws import draws
-from tests.fuzz.target import TARGETS, never_opens
+from tests.fuzz.target import TARGETS, never_opens, outcome, target
 from tests.fuzz.watch import campaign
+from verifair import datasets
 
 FEW = {
     "onnx": 70, "schema": 70, "audit": 35, "causal": 70, "table": 28, "rules": 112, "vnnlib": 28, "proof": 42, "bench": 84,
@@ -28,6 +29,14 @@ def test_only_our_own_errors_come_out(name: str, tmp_path: Path) -> None:
 
 def test_every_reader_has_its_target() -> None:
     assert {*FEW, "certificate", "partition", "store", "resume"} == set(TARGETS)
+
+
+def test_a_table_with_a_third_label_is_read(tmp_path: Path) -> None:
+    """Its warning is for the user, and no failure."""
+    frame = datasets.load("german").frame.head(9)
+    frame.assign(credit=["good", "bad", "fair"] * 3).to_csv(tmp_path / "t.csv", index=False)
+    found = outcome(target("table"), tmp_path / "t.csv")
+    assert (found.kind, found.said) == ("read", "table"), found.trace
 
 
 def test_what_is_opened_is_noticed(tmp_path: Path) -> None:
