@@ -41,11 +41,11 @@ def claim(store: Path, work: Work) -> None:
         raise QueryError(f"{store}: is there already; continue it with --resume, or name another {alternative}")
     remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
     work.held.enter_context(alone(store.with_name(f".{store.name}.lock"), f"{store}: another run is writing it; {remedy}"))
-    work.held.enter_context(_told(store))
+    work.held.enter_context(_kept_on_interrupt(store))
 
 
 @contextmanager
-def _told(store: Path) -> Iterator[None]:
+def _kept_on_interrupt(store: Path) -> Iterator[None]:
     """After Ctrl-C, say that the store is kept, unless a message says so already."""
     try:
         yield
