@@ -114,6 +114,8 @@ def run(system: System, arguments: dict[str, Any]) -> None:
     finished: list[ReproducedShape] = []
     for table in tables:
         if settings.dataset and not set(settings.dataset) & set(table.datasets):
+            if settings.table or settings.figure:
+                screen.print(f"{table.name} is left out: it is about {', '.join(table.datasets)} alone", soft_wrap=True)
             continue
         with progress_bar(f"{settings.paper} {table.name}") as progress:
             result = reproduce(

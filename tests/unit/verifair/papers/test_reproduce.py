@@ -299,6 +299,14 @@ def test_one_table_of_one_dataset(paper: str, table: str, dataset: str, tmp_path
 
 
 @needs_data
+def test_a_table_that_is_asked_for_and_not_about_the_dataset_is_named(tmp_path: Path) -> None:
+    words = ["reproduce", "cst", "--table", "1", "--table", "4", "--dataset", "loan"]
+    done = CliRunner().invoke(app, [*words, "--data", str(DATA), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "table 4 is left out: it is about law school alone" in done.output
+
+
+@needs_data
 def test_certified_gaps_are_priced_before_and_after_retraining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(hyfair, "RETRAININGS", 1)
