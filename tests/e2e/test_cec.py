@@ -17,7 +17,7 @@ from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 from verifair.datasets import table
 from verifair.systems import groups
-from verifair.systems.cec import attributions, certified
+from verifair.systems.cec import attributions, certified, measures
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
@@ -56,6 +56,22 @@ def test_json_agrees_with_the_estimator(run: tuple[str, dict[str, Any], Path]) -
     assert answer["control"]["across_more_by"]["mean"] == pytest.approx(more.mean())
     scores = [pair["score"] for pair in answer["pairs"] if pair["score"] is not None]
     assert scores == pytest.approx(found.score.tolist())
+
+
+def test_audited_rows_are_the_same_people_in_the_table(tmp_path: Path) -> None:
+    """Of two equal rows the second is audited, and the first serves as counterpart: these are two people, as they are by number."""
+    german = datasets.load("german")
+    rows = german.frame.iloc[:60]
+    rows = pd.concat([rows.assign(part="old"), rows.assign(part="new")], ignore_index=True)
+    rows.to_csv(tmp_path / "twice.csv", index=False)
+    german.schema.save(tmp_path / "german.toml")
+    files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "twice.csv")
+    answered("cec", *files, "--protected", "sex", "--audit", "part=new", "--json", tmp_path / "a.json")
+    answer = json.loads((tmp_path / "a.json").read_text())
+    model = ExplanationConsistency(read_onnx(datasets.network_path("german")), german.schema)
+    alone = model.fit(rows, sensitive_features="sex").audit(rows, sensitive_features="sex")
+    expected = measures.interval(measures.replace_pairs(alone, np.arange(60, 120)), alone.score[60:])
+    assert answer["cec"] == pytest.approx(expected.model_dump(), abs=1e-9)
 
 
 def test_json_is_consistent_with_itself(run: tuple[str, dict[str, Any], Path]) -> None:

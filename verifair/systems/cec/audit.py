@@ -100,19 +100,19 @@ Chunk = tuple[Integers | slice, Explanations, Explanations]
 def audit(
     network: Model, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
-    parts: Parts = NO_STORE,
+    parts: Parts = NO_STORE, own: Integers | None = None,
 ) -> ComparedPairs:
     """Measure the explanation consistency of a network for these people against the reference.
 
     settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: a function that
     explains the model, in place of its own attributions (see `attributions`).   seed: of random ties.
     progress(done, total) counts pairs.   parts: the store of the results; those of
-    `attribution` are not stored.
+    `attribution` are not stored.   own: as in `match`.
     Raises QueryError and DataError as `match` and `attributed` do.
     Reference: CEC, algorithm 1 and definition 3.
     """
     positive_margin(network)  # raises QueryError for too many classes before the work starts
-    matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
+    matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed, own=own)
     return _measured(network, reference, people, matches, settings, attribution, threads, progress, parts, keep=True)
 
 

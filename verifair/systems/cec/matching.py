@@ -151,11 +151,15 @@ class Matches:
         return float((self.row >= 0).mean())
 
 
-def match(reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0) -> Matches:
+def match(
+    reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0,
+    own: Integers | None = None,
+) -> Matches:
     """Match each person with the nearest of each other group with the same label, by L2 on standardised merit, within tau.
 
-    tau: in standard deviations; None: no limit.   Raises QueryError for a tau that is no positive number, and DataError where a
-    needed label and group has nobody, or where everybody is farther than tau.
+    tau: in standard deviations; None: no limit.   own: (N,) each person's row in the reference; None: found by `rows_of`.
+    Raises QueryError for a tau that is no positive number, and DataError where a needed label and group has nobody, or where
+    everybody is farther than tau.
     """
     if tau is not None and not 0 < tau < np.inf:
         raise QueryError(f"tau = {tau}: expected a positive distance, in standard deviations of merit, or none at all")
@@ -185,7 +189,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     matches = Matches(
         individual=made(len(row.values), np.int64, lambda part: np.arange(part.start, part.stop) // n_others), other=other.column,
         row=row.column, distance=distance.column, ties=count.column, tau=tau, seed=seed if ties == "random" else None,
-        own=reference.rows_of(people),
+        own=reference.rows_of(people) if own is None else own,
     )
     if tau is not None:
         matches.row[matches.distance > tau] = -1

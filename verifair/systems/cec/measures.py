@@ -8,6 +8,8 @@ equation 2.7, and Aronow, Samii and Assenova 2015 (the standard error).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from pydantic import computed_field
@@ -56,19 +58,18 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
 
     Over people that have both scores; NaN if nobody has.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
-    has_other, has_within = _is_member(audit.individual, control.individual), _is_member(control.individual, audit.individual)
-    if not has_other.any():
+    has_both = _is_member(audit.individual, control.individual), _is_member(control.individual, audit.individual)
+    if not has_both[0].any():
         return Interval(mean=np.nan, low=np.nan, high=np.nan)
-    person, score = audit.individual, control.score if has_within.all() else taken(control.score, np.flatnonzero(has_within))
+    audit, control = (replace_pairs(pairs, np.flatnonzero(has)) for pairs, has in zip((audit, control), has_both, strict=True))
+    person, score = audit.individual, control.score
     people, pairs = len(score), np.zeros(int(person.max()) + 1, dtype=np.int32)
     np.add.at(pairs, person, 1)
-    weight = made(len(person), float, lambda part: has_other[part] / (people * pairs[person[part]].astype(np.int64)))
+    weight = made(len(person), float, lambda part: 1 / (people * pairs[person[part]].astype(np.int64)))
     across_mean, within_mean = float(weight @ audit.score), float(score.mean())
-    sides = _persons(control, audit)
     square = _squared_error(
         (made(len(person), float, lambda part: weight[part] * (audit.score[part] - across_mean)), *_persons(audit)),
-        (made(people, float, lambda part: (within_mean - score[part]) / people),
-         *(sides if has_within.all() else (taken(side, np.flatnonzero(has_within)) for side in sides))),
+        (made(people, float, lambda part: (within_mean - score[part]) / people), *_persons(control, audit)),
     )
     mean, half_width = across_mean - within_mean, Z * float(np.sqrt(square))
     low, high = max(mean - half_width, -1.0), min(mean + half_width, 1.0)
@@ -76,6 +77,16 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
         ends = newcombe(np.array(across_mean), _effective_pairs(audit), np.array(within_mean), _effective_pairs(control), Z)
         low, high = (float(end) for end in ends)
     return Interval(mean=mean, low=low, high=high)
+
+
+def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
+    """Return the audit of some of its matched pairs only, without attributions.   kept: (K,) positions among the matched,
+    ascending."""
+    without = {name: getattr(audit, name)[:0] for name in ("g", "g_tilde", "length", "length_tilde")}
+    if len(kept) == len(audit.pair):
+        return replace(audit, **without)
+    fields = ("pair", "most", "silent", "score", "decision", "decision_tilde", "probability", "probability_tilde")
+    return replace(audit, **without, **{field: taken(getattr(audit, field), kept) for field in fields})
 
 
 def _is_member(numbers: Integers, others: Integers) -> Booleans:

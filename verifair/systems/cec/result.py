@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, computed_field
 from scipy.stats import spearmanr
 
 from encoders.arrays import Array, Booleans, Integers
-from verifair.aside import made, taken
+from verifair.aside import made
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.certified import ELSEWHERE, CertifiedConsistency
@@ -29,6 +29,7 @@ from verifair.systems.cec.measures import (
     places,
     reasons,
     regime_shares,
+    replace_pairs,
     review_order,
     sensitivity,
     to_review,
@@ -65,7 +66,7 @@ class Audited:
 
     words: the audited rows, in words.   apart: file of the rows to compare with; None for the audited table.   dropped: rows
     outside the schema, of both tables.   protected: columns that define the groups.   merit: names of the features that make people
-    comparable.
+    comparable.   own: (N,) the audited people's rows in the reference, if it is of the same table.
     """
 
     schema: Schema
@@ -78,6 +79,7 @@ class Audited:
     dropped: int
     protected: tuple[str, ...]
     merit: tuple[str, ...]
+    own: Integers | None = None
 
 
 class CecQuery(Shape):
@@ -159,7 +161,7 @@ class Between(Shape):
 class FeaturePart(Shape):
     feature: str
     part: float
-    """Of the mean score."""
+    """Of the mean squared score."""
     share: float | None
 
 
@@ -471,16 +473,6 @@ def _group_excess(pairs: ComparedPairs, inner: ComparedPairs | None) -> tuple[fl
         return float("nan"), None
     control = replace_pairs(inner, kept)
     return float(control.score.mean()), excess(pairs, control)
-
-
-def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
-    """Return the audit of some of its matched pairs only, without attributions.   kept: (K,) positions among the matched,
-    ascending."""
-    without = {name: getattr(audit, name)[:0] for name in ("g", "g_tilde", "length", "length_tilde")}
-    if len(kept) == len(audit.pair):
-        return replace(audit, **without)
-    fields = ("pair", "most", "silent", "score", "decision", "decision_tilde", "probability", "probability_tilde")
-    return replace(audit, **without, **{field: taken(getattr(audit, field), kept) for field in fields})
 
 
 def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:

@@ -54,7 +54,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
             with work.bar(label) as progress:
                 report = work.stopping(label, progress)
                 options: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": report, "parts": parts}
-                measured = audit(network, asked.reference, asked.people, settings, **options)
+                measured = audit(network, asked.reference, asked.people, settings, own=asked.own, **options)
                 if settings.within:
                     inner = control(network, asked.reference, measured, settings, **options)
         except KeyboardInterrupt:
@@ -131,8 +131,9 @@ def _audited(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     audited = audited or _read(settings, subject, pool.people.names)
     chosen, words = _audited_rows(audited, settings.rows, seed)
     return Audited(
-        schema=schema, people=audited.people.take(chosen), reference=reference, rows=audited.rows[chosen], reference_rows=pool.rows,
-        words=words, apart=settings.reference, dropped=audited.dropped + (0 if pool is audited else pool.dropped),
+        schema=schema, people=audited.people.take(chosen), reference=reference, own=chosen if pool is audited else None,
+        rows=audited.rows[chosen], reference_rows=pool.rows, words=words, apart=settings.reference,
+        dropped=audited.dropped + (0 if pool is audited else pool.dropped),
         protected=tuple(dict.fromkeys(settings.protected)), merit=tuple(f.name for f in schema.features if f.merit),
     )
 

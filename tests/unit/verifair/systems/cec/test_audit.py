@@ -43,6 +43,7 @@ from verifair.systems.cec.measures import (
     feature_parts,
     interval,
     population,
+    replace_pairs,
     sensitivity,
     to_review,
     triviality,
@@ -402,6 +403,19 @@ def test_the_error_of_an_interval_is_of_pairs_that_share_somebody() -> None:
     assert len(np.unique(found.rows_of(found.people.take(some)))) == 100
     stranger = found.people.take(some)
     assert (found.rows_of(replace(stranger, labels=1 - stranger.labels, values=stranger.values + 0.5)) == -1).all()
+
+
+def test_the_interval_of_an_excess_is_about_people_with_both_scores() -> None:
+    """Three people of 150: the others do not make it narrower, neither when scores vary nor when all are equal."""
+    found = reference(table(), "race")
+    constant = network_of((np.zeros((4, 6)), np.ones(4)), (np.ones((2, 4)), [0.0, 1.0]))
+    for network in (some_network(1), constant):
+        across = audit(network, found, found.people)
+        few = replace_pairs(control(network, found, across), np.array([3, 50, 90]))
+        own_pairs = replace_pairs(across, np.flatnonzero(np.isin(across.individual, few.individual)))
+        apart = excess(across, few)
+        assert apart == excess(own_pairs, few)
+        assert apart.high - apart.low > 0.1
 
 
 def test_values_that_are_all_alike_leave_a_width() -> None:
