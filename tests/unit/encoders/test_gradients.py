@@ -11,7 +11,7 @@ from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
 from encoders.model import Link
 from encoders.network import Layer, Network
-from tests.builders import random_network
+from tests.builders import network_of, random_network
 from tests.soundness.random_twins import MIXES, smoothed
 
 WIDTHS = [(4, 1), (5, 7, 2), (6, 16, 9, 2), (3, 8, 8, 8, 1), (3, 5, 5, 5, 5, 2)]
@@ -215,3 +215,11 @@ def test_a_neuron_that_starts_at_its_kink() -> None:
     np.testing.assert_allclose(g, [[6.0, 0.0], [15.0, 0.0]])
     crossing = integrated_gradients(network, np.ones(1), np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0]]))
     np.testing.assert_allclose(crossing, [[2.0 - 5.0, 0.0]])
+
+
+def test_attributions_that_are_rounding_errors_alone() -> None:
+    """One neuron stays at 0 for every category, but for rounding; the other is off: nothing changes, and nothing is wrong."""
+    hidden = [[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 2.0, 0.0]], [-1.0, -2.0]
+    network = network_of(hidden, ([[-1.0, 1.0], [2.0, 0.0]], [2.0, 2.0]))
+    x, b = np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([[-1.0, 4 / 6, 1 / 6, 1 / 6]])
+    assert np.abs(integrated_gradients(network, np.array([-1.0, 1.0]), x, b)).max() < 1e-15
