@@ -80,7 +80,7 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
         z = (low + high) / 2
         above = lower_end(kind, p_c, n_c, p_t, n_t, z) > tau
         low, high = np.where(above, z, low), np.where(above, high, z)
-    return np.asarray(np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)[identity])
+    return np.asarray(np.where(p_c - p_t - tau > ROUNDING, np.minimum(sides * norm.sf(low), 1.0), 1.0)[identity])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from encoders.arrays import Array
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst import testing
 from verifair.systems.cst.neighbours.distance import Metric
-from verifair.systems.cst.testing import Situations, Terms, lower_end, p_value, situation_test
+from verifair.systems.cst.testing import INTERVALS, Situations, Terms, lower_end, p_value, situation_test
 from verifair.systems.proportions import critical, newcombe, newcombe_lower_of_few, wilson
 
 
@@ -256,6 +256,12 @@ def test_levels_are_those_of_the_normal() -> None:
     for level, sides in ((0.0, 2), (1.0, 2), (0.95, 3)):
         with pytest.raises(QueryError):
             critical(level, sides)
+
+
+def test_a_difference_of_exactly_tau_has_a_p_value_of_1() -> None:
+    """0.4 - 0.3 is more than 0.1 in floats, by rounding alone: it is no case."""
+    for kind in INTERVALS:
+        assert p_value(kind, np.array([0.4]), 10.0, np.array([0.3]), 10.0, 0.1, 1) == 1
 
 
 @settings(max_examples=60)
