@@ -347,9 +347,10 @@ def check_trees(
     wrong = ~(np.abs(here - there) <= allowed)
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
+        most = np.broadcast_to(allowed, here.shape)[row, column]
         raise ModelError(stored.path, f"the import does not reproduce onnxruntime at x = {rows[row].tolist()[:1000]}: "
                                       f"{here[row, column]:.9g} here, {there[row, column]:.9g} in onnxruntime (allowed "
-                                      f"{allowed[column]:.2g}); please report this model", op="import check", node="trees")
+                                      f"{most:.2g}); please report this model", op="import check", node="trees")
     _check_label(stored, logits, model, rows, there)
     return rows
 

@@ -9,10 +9,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import verifair as vf
 from encoders.errors import ModelError
+from encoders.onnx.ensemble import ColumnScores
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
 from encoders.trees.mean import MeanOfTrees
@@ -37,6 +40,17 @@ def test_a_file_is_read_as_the_object_is(stored: Path) -> None:
     assert network.ramps.constant + network.ramps.weight.sum() <= 1
     x = np.random.default_rng(1).integers(-3, 4, size=(500, 3)).astype(np.float32)
     np.testing.assert_allclose(network.forward(x.astype(float)), runtime_logits(network, x), atol=1e-5)
+
+
+def test_the_import_check_sees_the_wrong_score_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linear model beside trees: what its score may be off by differs from row to row."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, size=(200, 3)).astype(np.float32)
+    vote = VotingClassifier([("line", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=3))], voting="soft")
+    vf.save_onnx(vf.read(vote.fit(x, (x[:, 0] + x[:, 1] > 0).astype(int))), tmp_path / "m.onnx")
+    monkeypatch.setattr(ColumnScores, "at", lambda lines, rows: (lines.weight.sum() + np.zeros((len(rows), 2)), rows[:, :1] ** 0))
+    with pytest.raises(ModelError, match="does not reproduce onnxruntime at x"):
+        read_model(tmp_path / "m.onnx")
 
 
 def words(one: np.ndarray) -> np.ndarray:
