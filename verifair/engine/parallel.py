@@ -29,7 +29,7 @@ from solvers import clock
 from solvers.clock import CountedTime
 from verifair.checker.report import Spread
 from verifair.errors import VerifairError
-from verifair.interrupts import noted_interrupt
+from verifair.interrupts import uninterrupted
 from verifair.memory import keep_freed
 
 T = TypeVar("T")
@@ -301,10 +301,8 @@ def _local_results(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     else:
         try:
             starts = unheard(resource_tracker, loky_tracker) if own_pool else nullcontext()
-            with noted_interrupt(deferred=True) as interrupted, starts:  # a process that is half started would print a traceback
+            with uninterrupted(), starts:  # a process that is half started would print a traceback
                 results = parallel(safe_tasks)
-            if interrupted():
-                raise KeyboardInterrupt
             yield from results
         except TerminatedWorkerError as error:
             raise ProcessError(

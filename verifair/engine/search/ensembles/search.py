@@ -30,6 +30,7 @@ from verifair.engine.search.ensembles.kernel import explore
 from verifair.engine.search.float32 import ROOM, Float32Rule
 from verifair.engine.search.open_goals import FEW, OPEN
 from verifair.engine.search.trees import GoalTrees
+from verifair.interrupts import uninterrupted
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
 """Mixtures of a flip's first two rows that are bounded as well; its third row is their even mixture."""
@@ -194,7 +195,8 @@ class TreeSearch(BoxSearch):
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
         """Visit boxes of one goal and one pair of protected values."""
         closing, question = self.closing[goal], nodes.question
-        lines = self.twin.copies(pair, closing.lines)
+        with uninterrupted():
+            lines = self.twin.copies(pair, closing.lines)
         trees, number = lines.trees, np.unique(question, return_inverse=True)[1].reshape(-1)
         first, last = self.twin.boxes(question, nodes.lower, nodes.upper)
         possible = self.goals.float32[question, goal] & (self.goals.rule.error is not None)
@@ -211,11 +213,12 @@ class TreeSearch(BoxSearch):
         owner = self.goals.group[question]
         owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(number.max() + 1), number)
         started = clock.now()
-        outcome = explore(
-            trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, lines.adds, len(lines.base),
-            lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
-            len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
-        )
+        with uninterrupted():
+            outcome = explore(
+                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, lines.adds, len(lines.base),
+                lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
+                len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
+            )
         cuts, closed, bounds, opened, low, high, points, cells, looked, root_bounds, self.learnt[goal], self.seed, spent = outcome
         looked, cuts, closed, points, opened = (np.asarray(part, dtype=np.int64) for part in (looked, cuts, closed, points, opened))
         cells, low, high = (np.asarray(part, dtype=np.int64).reshape(-1, len(trees.hot)) for part in (cells, low, high))

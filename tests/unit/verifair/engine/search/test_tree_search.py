@@ -1,9 +1,12 @@
 """What a search of trees keeps in memory, and what it says that its visits take."""
 
 import gc
+import os
+import signal
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,3 +94,23 @@ def test_a_step_ends_between_pairs(problem: TwinProblem, monkeypatch: pytest.Mon
         found = branch_and_bound.decide(problem, seconds=first + 1e-4)
     assert len(visits) == 1
     assert "time" in found.out_of.tolist()
+
+
+def test_ctrl_c_in_a_compiled_loop_is_ctrl_c(problem: TwinProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    explore = module.explore
+
+    def compiled(*given: Any) -> Any:
+        """What numba makes of a signal that comes within its loop."""
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            return explore(*given)
+        except KeyboardInterrupt as error:
+            raise SystemError("explore returned a result with an exception set") from error
+
+    monkeypatch.setattr(module, "explore", compiled)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)     # as in the foreground
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            branch_and_bound.decide(problem)
+    finally:
+        signal.signal(signal.SIGINT, before)
