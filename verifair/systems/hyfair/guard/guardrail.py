@@ -95,8 +95,8 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     else:
         stored = onnx_file.load(model)
         feeds = tuple(graph_inputs(stored.path, stored.model)[0])
-        if not {feed.kind for feed in feeds} <= FLOATS:
-            feeds = read_model(model).feeds
+        if not {feed.kind for feed in feeds} <= FLOATS or sum(feed.columns for feed in feeds) != schema.domain.columns:
+            feeds = read_model(model).feeds  # it may encode numbers
     model = stored.path
     if all(node.domain not in ("", "ai.onnx") for node in stored.model.graph.node):  # only tree operators: any opset version works
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
@@ -155,19 +155,21 @@ def _input(path: Path, model: onnx.ModelProto, feeds: Sequence[Feed]) -> tuple[s
     There, words and numbers that the model encodes become a column of 0 and 1 for each category, whole numbers become float32.
     """
     kinds = {feed.kind for feed in feeds}
-    if len(feeds) == 1 and kinds <= FLOATS:
+    if len(feeds) == 1 and kinds <= FLOATS and not feeds[0].categories:
         name, shape, _ = graph_input(path, model)
         return name, int(np.prod(shape)), np.dtype(feeds[0].kind)
     dtype = np.dtype(kinds.pop() if kinds == {"float64"} else "float32")
-    parts = sorted(part for feed in feeds for part in _parts(model.graph, feed, dtype))
+    parts = sorted(part for k, feed in enumerate(feeds) for part in _parts(model.graph, feed, f"{PREFIX}input/{k}", dtype))
     name = PREFIX + "inputs"
     model.graph.node.append(helper.make_node("Concat", [part for _, part in parts], [name], name=name, axis=1))
     return name, sum(feed.columns for feed in feeds), dtype
 
 
-def _parts(graph: onnx.GraphProto, feed: Feed, dtype: np.dtype[Any]) -> Iterator[tuple[int, str]]:
-    """Add nodes that make network columns of an input; yield the first column and the tensor (N, columns) of each part."""
-    whole = PREFIX + "input/" + feed.name
+def _parts(graph: onnx.GraphProto, feed: Feed, whole: str, dtype: np.dtype[Any]) -> Iterator[tuple[int, str]]:
+    """Add nodes that make network columns of an input; yield the first column and the tensor (N, columns) of each part.
+
+    whole: a name for the tensor of the input's entries (N, w), which begins the names of the others.
+    """
 
     def node(op: str, operands: Sequence[str], output: str, **attributes: Any) -> str:
         graph.node.append(helper.make_node(op, operands, [output], name=output, **attributes))
@@ -188,9 +190,8 @@ def _parts(graph: onnx.GraphProto, feed: Feed, dtype: np.dtype[Any]) -> Iterator
         tag = f"{whole}/{position}"
         part = node("Gather", [whole, constant(f"{tag}/at", np.array([position]))], f"{tag}/one", axis=1)
         categories = feed.categories.get(position, ())
-        if categories and feed.kind not in FLOATS:
-            known = {"cats_strings": list(categories)} if feed.kind == "text" else {"cats_int64s": [int(one) for one in categories]}
-            block = node("OneHotEncoder", [part], f"{tag}/block", domain="ai.onnx.ml", zeros=1, **known)
+        if categories and feed.kind == "text":  # of a model with operators of this domain, as no other reads words
+            block = node("OneHotEncoder", [part], f"{tag}/block", domain="ai.onnx.ml", zeros=1, cats_strings=list(categories))
             part = node("Reshape", [block, constant(f"{tag}/shape", np.array([-1, len(categories)]))], f"{tag}/flat")
         elif categories:
             values = constant(f"{tag}/categories", np.array([categories], dtype=feed.kind))

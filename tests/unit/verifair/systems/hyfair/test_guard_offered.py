@@ -8,7 +8,8 @@ import onnx
 import onnxruntime
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
+from onnx import helper, numpy_helper
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -83,6 +84,54 @@ def test_words_and_codes_are_guarded_as_the_rules_say(last: object, tmp_path: Pa
     raw = edge_rows(rules, schema, 20, rng)
     check_agreement(tmp_path / "g.onnx", guarded, rules, schema, raw, model.feeds)
     assert 0 < refused(rules, raw).mean() < 1
+
+
+@pytest.mark.filterwarnings("ignore::verifair.DraftWarning")
+@pytest.mark.parametrize("names", [["code", "age"], ["code", "code/0"], ["code", "code/shape"], None], ids=str)
+def test_numbers_that_a_model_encodes_are_guarded(names: list[str] | None, tmp_path: Path) -> None:
+    """Columns of floats, each an input of any name, and one matrix without names."""
+    rng = np.random.default_rng(2)
+    cells = np.stack([rng.choice([1, 5, 7], 200), rng.integers(20, 60, 200)], axis=1).astype(np.float32)
+    table = pd.DataFrame(cells, columns=names or ["code", "age"])
+    label = ((cells[:, 0] == 5) ^ (cells[:, 1] > 40)).astype(int)
+    encoder = ColumnTransformer([("codes", OneHotEncoder(), [0])], remainder="passthrough")
+    model = vf.read(make_pipeline(encoder, LogisticRegression()).fit(table if names else cells, label), table)
+    schema = vf.Schema.infer(table.assign(paid=label), target="paid", positive=1, model=model)
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [{"when": {"code": [5, 7], table.columns[1]: {"high": 40}}}]}))
+    rules = snapped(rules_file.load(tmp_path / "rules.json", schema).rules, schema)
+    vf.save_onnx(model, tmp_path / "m.onnx")
+    guarded = guard(tmp_path / "m.onnx", rules, schema)
+    inputs = {name: cells[:, k : k + 1] for k, name in enumerate(names)} if names else {"X": cells}
+    (abstained,) = onnxruntime.InferenceSession(guarded.SerializeToString()).run(["abstain"], inputs)
+    assert abstained.ravel().tolist() == ((cells[:, 0] > 1) & (cells[:, 1] <= 40)).tolist()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32])
+def test_codes_of_an_embedding_are_guarded(kind: type, tmp_path: Path) -> None:
+    """The graph has no operators for tables, and onnxruntime has no OneHotEncoder of int32."""
+    rng = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("Gather", ["table", "code"], ["rows"]), helper.make_node("Flatten", ["rows"], ["flat"]),
+        helper.make_node("Concat", ["flat", "rate"], ["all"], axis=1), helper.make_node("MatMul", ["all", "w"], ["logit"]),
+    ]  # fmt: skip
+    weights = {"table": rng.normal(size=(4, 2)), "w": rng.normal(size=(3, 1))}
+    constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
+    kinds = {"code": helper.np_dtype_to_tensor_dtype(np.dtype(kind)), "rate": onnx.TensorProto.FLOAT}
+    inputs = [helper.make_tensor_value_info(name, number, ["n", 1]) for name, number in kinds.items()]
+    output = helper.make_tensor_value_info("logit", onnx.TensorProto.FLOAT, ["n", 1])
+    graph = helper.make_graph(nodes, "m", inputs, [output], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "m.onnx")
+    schema = vf.Schema.loads("""
+        model = {positive = "logit > 0"}
+        feature = [
+          {name = "code", kind = "one-hot", categories = ["0", "1", "2", "3"]}, {name = "rate", kind = "real", range = [0, 1]},
+        ]
+    """)
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [{"when": {"code": ["1", "2"], "rate": {"low": 0.5}}}]}))
+    guarded = guard(tmp_path / "m.onnx", snapped(rules_file.load(tmp_path / "rules.json", schema).rules, schema), schema)
+    code, rate = rng.integers(4, size=(40, 1)).astype(kind), rng.random((40, 1), dtype=np.float32)
+    (abstained,) = onnxruntime.InferenceSession(guarded.SerializeToString()).run(["abstain"], {"code": code, "rate": rate})
+    assert abstained.ravel().tolist() == (np.isin(code, [1, 2]) & (rate >= 0.5)).ravel().tolist()
 
 
 def test_read_onnx_names_the_reader_of_trees(tmp_path: Path) -> None:
