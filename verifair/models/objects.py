@@ -17,7 +17,8 @@ COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "Cali
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
 """Estimators that are made of others."""
 OBJECTIVES = {
-    "(?i)poisson|gamma|tweedie|cox": "gives exponentials of sums of trees; fit it on the values' logarithm, and ask about that",
+    "(?i)poisson|gamma|tweedie|survival:":
+        "gives exponentials of sums of trees; fit it on the values' logarithm, and ask about that",
     "reg:logistic": "gives probabilities as values; fit XGBClassifier",
     "binary:hinge": "gives decisions without probabilities; fit it with the objective 'binary:logistic'",
     "exponential": "gives another function of a sum of trees than is converted; fit it with loss='log_loss'",

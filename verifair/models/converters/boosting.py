@@ -268,7 +268,9 @@ def _xgboost(model: Any) -> onnx.ModelProto:
         booster.set_param({"objective": "multi:softprob"})
         if model is not booster:
             model.objective = "multi:softprob"
-    check_objective(model, learner["objective"]["name"])
+    objective = learner["objective"]["name"]
+    if objective != "reg:logistic" or not hasattr(model, "classes_"):  # a classifier's probabilities are those of binary:logistic
+        check_objective(model, objective)
     kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":
         raise ModelError(called(model), f"is boosted by {kind!r}, which has no conversion to ONNX; fit it with booster='gbtree'")
@@ -355,7 +357,8 @@ def _around_zero(limit: Array) -> Array:
 
 def _catboost(model: Any) -> onnx.ModelProto:
     classes = np.asarray(getattr(model, "classes_", ()))
-    loss = str(model.get_all_params().get("loss_function", "")).partition(":")[0]
+    params = model.get_all_params() if "params" in model.get_metadata() else {}  # sums of models have none
+    loss = str(params.get("loss_function", "")).partition(":")[0]
     check_objective(model, loss)
     if len(classes) == 2 and loss.startswith("MultiClass"):
         raise ModelError(called(model), f"was fitted with {loss!r} on two classes; fit it with loss_function='Logloss'")

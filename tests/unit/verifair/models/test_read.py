@@ -577,6 +577,21 @@ def test_boosters_that_no_converter_knows(estimator: str, options: dict[str, Any
     assert len(str(caught.value)) < 300
 
 
+def test_objectives_that_give_what_is_converted_are_read() -> None:
+    """XGBoost's reg:logistic of a classifier is binary:logistic; CatBoost shows Cox and sums of models as they are."""
+    xgboost, catboost = pytest.importorskip("xgboost"), pytest.importorskip("catboost")
+    quiet = {"iterations": 2, "verbose": 0, "allow_writing_files": False}
+    label = (Y == "good").astype(int)
+    logistic = xgboost.XGBClassifier(n_estimators=2, objective="reg:logistic").fit(X[NUMBERS], label)
+    assert vf.read(logistic, X[NUMBERS]).link is Link.SIGMOID
+    classifier = catboost.CatBoostClassifier(**quiet).fit(X[NUMBERS], label)
+    cox = catboost.CatBoostRegressor(**quiet, loss_function="Cox").fit(X[NUMBERS], label + 1)
+    for model in (cox, catboost.sum_models([classifier, classifier])):
+        read = vf.read(model, X[NUMBERS])
+        values = read.forward(X[NUMBERS].to_numpy(dtype=np.float32).astype(np.float64))[:, 0]
+        assert np.abs(values - model.predict(X[NUMBERS])).max() < 1e-5
+
+
 @pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
 def test_categories_of_a_table_are_the_codes_of_the_model(package: str) -> None:
     library = pytest.importorskip(package)
