@@ -94,7 +94,7 @@ def _favourable_classes(schema: Schema, classes: Sequence[str]) -> set[str]:
         return {classes[k] for k in rule.favoured(len(classes))}
     favourable = schema.positive_label if schema.positive_label is not None else str(rule.good)
     # Without positive_label "1" is a class's place and its name: of the classes 1 and 2 that would be two different ones.
-    if favourable not in classes or (schema.positive_label is None and classes[rule.good] != favourable):
+    if favourable not in classes or (schema.positive_label is None and classes.index(favourable) != rule.good):
         unknown = f"none of these is the schema's positive label {favourable!r}"
         if schema.positive_label is None:
             unknown = "the schema does not say which of these is favourable"

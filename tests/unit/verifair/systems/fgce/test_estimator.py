@@ -483,6 +483,8 @@ def test_models_that_cannot_decide() -> None:
     unsaid = SCHEMA.model_copy(update={"positive_label": None})  # of 1 and 2, "1" is one's place, the other's name
     with pytest.raises(QueryError, match="model: decides 1, 2, and the schema does not say which of these is favourable; set"):
         answer(model=Always(2, ("1", "2")), schema=unsaid)
+    with pytest.raises(QueryError, match="model: decides 1, and the schema does not say which of these is favourable"):
+        answer(model=Always(1, ("1",)), schema=unsaid)
     with pytest.raises(SchemaError, match=r"the schema describes 4 input columns .* but the network takes 3"):
         answer(model=network())
 
