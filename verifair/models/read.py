@@ -70,7 +70,7 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     converter = CONVERTERS.get(package_of(model) or "")
     # packages have classes that are no models: tensors, optimizers, tables of their own
     predicts = {"pytorch": "modules", "boosting": "predict"}.get(converter or "", "__class__")
-    if converter is None or isinstance(model, type) or not hasattr(model, predicts):
+    if converter is None or isinstance(model, type) or not hasattr(type(model), predicts):
         description = f"the class {model.__name__}" if isinstance(model, type) else called(model)
         raise QueryError(f"model: found {description}; expected {ACCEPTED}")
     check_classes(model)

@@ -288,8 +288,8 @@ def test_boosters_that_were_not_fitted_are_said_so(estimator: str) -> None:
 @pytest.mark.parametrize(("package", "make"), [
     ("torch", lambda torch: torch.zeros(2)), ("torch", lambda torch: torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)),
     ("xgboost", lambda xgboost: xgboost.DMatrix(X[NUMBERS])), ("lightgbm", lambda lightgbm: lightgbm.Dataset(X[NUMBERS])),
-    ("catboost", lambda catboost: catboost.Pool(X[NUMBERS])),
-], ids=["tensor", "optimizer", "xgboost", "lightgbm", "catboost"])  # fmt: skip
+    ("catboost", lambda catboost: catboost.Pool(X[NUMBERS])), ("lightgbm", lambda lightgbm: lightgbm.CVBooster()),
+], ids=["tensor", "optimizer", "xgboost", "lightgbm", "catboost", "boosters"])  # fmt: skip
 def test_other_objects_of_a_models_package_are_no_models(package: str, make: Any) -> None:
     thing = make(pytest.importorskip(package))
     with pytest.raises(QueryError, match=rf"^model: found {package} {type(thing).__name__}; expected .* torch\.nn\.Module$"):
