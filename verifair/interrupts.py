@@ -59,19 +59,3 @@ def noted_interrupt(*, deferred: bool) -> Iterator[Callable[[], bool]]:
         yield lambda: interrupted
     finally:
         restore()
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put Ctrl-C off to the end of the context, for short steps that it would break. A second Ctrl-C interrupts at once.
-
-    In a loop that numba compiled, a KeyboardInterrupt becomes a SystemError.
-    """
-    with noted_interrupt(deferred=True) as interrupted:
-        try:
-            yield
-        except SystemError:
-            if not interrupted():
-                raise
-    if interrupted():
-        raise KeyboardInterrupt

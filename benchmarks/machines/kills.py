@@ -368,8 +368,8 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
                 process.kill()
         expected = {None: (0,), signal.SIGKILL: (-9, 0)}.get(stopped, (130, 0))
         if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
-            expected = (code,)  # killed before Python began to import verifair
-        if code not in expected or "Traceback" in text:
+            expected = (code,)  # killed before Python began to import verifair, perhaps with a traceback of its own start
+        if code not in expected or ("Traceback" in text and code != -2):
             excerpt = text[text.find("Traceback") :][-1500:] if "Traceback" in text else text[-300:]
             cell.problems.append(f"{stopped and stopped.name}: exit code {code}: {excerpt}")
         if code == 0 or code not in (130, -9, -15, -2):

@@ -29,7 +29,7 @@ from solvers import clock
 from solvers.clock import CountedTime
 from verifair.checker.report import Spread
 from verifair.errors import VerifairError
-from verifair.interrupts import uninterrupted
+from verifair.interrupts import noted_interrupt
 from verifair.memory import keep_freed
 
 T = TypeVar("T")
@@ -311,6 +311,22 @@ def _local_results(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             ) from error
     if errors:
         raise errors[0]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put Ctrl-C off to the end of the context, for short steps that it would break. A second Ctrl-C interrupts at once.
+
+    In a loop that numba compiled, a KeyboardInterrupt becomes a SystemError.
+    """
+    with noted_interrupt(deferred=True) as interrupted:
+        try:
+            yield
+        except SystemError:
+            if not interrupted():
+                raise
+    if interrupted():
+        raise KeyboardInterrupt
 
 
 @contextmanager

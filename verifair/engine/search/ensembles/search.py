@@ -24,13 +24,13 @@ from encoders.trees.compiled import COMPILED, held
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import ClauseRows, MeanRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
+from verifair.engine.parallel import uninterrupted
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots, rows_at
 from verifair.engine.search.ensembles.kernel import explore
 from verifair.engine.search.float32 import ROOM, Float32Rule
 from verifair.engine.search.open_goals import FEW, OPEN
 from verifair.engine.search.trees import GoalTrees
-from verifair.interrupts import uninterrupted
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
 """Mixtures of a flip's first two rows that are bounded as well; its third row is their even mixture."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from verifair.interrupts import noted_interrupt, uninterrupted
+from verifair.engine.parallel import uninterrupted
+from verifair.interrupts import noted_interrupt
 
 
 @pytest.fixture(autouse=True)
