@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.fairness.trees import fitted
-from benchmarks.shared import Skipped, measured
+from benchmarks.fairness.trees import EVERY, fitted
+from benchmarks.shared import measured
 from encoders.onnx.runtime import predictions, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair import datasets
 from verifair.models.read import read
 
-OURS = ("xgboost", "lightgbm", "histogram", "forest")
-OTHERS = ("tree", "extra", "gradient", "catboost")
+KINDS = (*EVERY, "tree", "extra", "gradient", "catboost")
 
 
-def run(folder: Path, *, models: Sequence[str] = (*OURS, *OTHERS), rows: int = 100_000, seed: int = 0) -> pd.DataFrame:
+def run(folder: Path, *, models: Sequence[str] = KINDS, rows: int = 100_000, seed: int = 0) -> pd.DataFrame:
     """Run the comparison.   rows: compared, a third of each kind.   seed: of what is drawn."""
     dataset = datasets.load("adult")
     table = dataset.frame.drop(columns=str(dataset.schema.label))
@@ -38,7 +37,7 @@ def run(folder: Path, *, models: Sequence[str] = (*OURS, *OTHERS), rows: int = 1
 
 
 def _line(name: str, x: np.ndarray, y: np.ndarray, rows: int, seed: int) -> dict[str, Any]:
-    model = _other(name, x, y) if name in OTHERS else fitted(name, x, y)
+    model = fitted(name, x, y)
     trees = read(model)
     assert isinstance(trees, TreeEnsemble)
     random = np.random.default_rng(seed)
@@ -59,19 +58,3 @@ def _differences(model: Any, trees: TreeEnsemble, rows: np.ndarray) -> Iterator[
         expected = model.predict_proba(asked)[:, -shown.shape[1] :]
         yield f"{what}: decided otherwise", int((model.predict(asked) != predictions(trees, held)).sum())
         yield f"{what}: off by more than 1e-4", int((np.abs(expected - shown).max(axis=1) > 1e-4).sum())
-
-
-def _other(name: str, x: np.ndarray, y: np.ndarray) -> Any:
-    from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
-    from sklearn.tree import DecisionTreeClassifier
-
-    if name == "catboost":
-        try:
-            from catboost import CatBoostClassifier
-        except ImportError as error:
-            raise Skipped("catboost is not installed") from error
-        return CatBoostClassifier(iterations=100, depth=6, verbose=0, allow_writing_files=False, random_seed=0).fit(x, y)
-    return {
-        "tree": DecisionTreeClassifier(max_depth=10, random_state=0), "gradient": GradientBoostingClassifier(random_state=0),
-        "extra": ExtraTreesClassifier(100, max_depth=10, random_state=0),
-    }[name].fit(x, y)  # fmt: skip

@@ -64,7 +64,8 @@ def run(
 
 def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
     """Return a model of one family. Raises Skipped if its package is not installed."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn import ensemble
+    from sklearn.tree import DecisionTreeClassifier
 
     try:
         if name == "xgboost":
@@ -75,11 +76,19 @@ def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
             from lightgbm import LGBMClassifier
 
             return LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1).fit(x, y)
+        if name == "catboost":
+            from catboost import CatBoostClassifier
+
+            return CatBoostClassifier(iterations=100, depth=6, verbose=0, allow_writing_files=False, random_seed=0).fit(x, y)
     except ImportError as error:
         raise Skipped(f"{name} is not installed") from error
-    if name == "histogram":
-        return HistGradientBoostingClassifier(max_iter=100).fit(x, y)
-    return RandomForestClassifier(100, max_depth=10, random_state=0).fit(x, y)
+    return {
+        "histogram": ensemble.HistGradientBoostingClassifier(max_iter=100),
+        "forest": ensemble.RandomForestClassifier(100, max_depth=10, random_state=0),
+        "extra": ensemble.ExtraTreesClassifier(100, max_depth=10, random_state=0),
+        "gradient": ensemble.GradientBoostingClassifier(random_state=0),
+        "tree": DecisionTreeClassifier(max_depth=10, random_state=0),
+    }[name].fit(x, y)
 
 
 def _line(

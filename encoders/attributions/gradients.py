@@ -49,7 +49,7 @@ SMALLEST = 2.0**-40
 COMPLETE = 1e-3
 """Largest difference between the sum of attributions and the margin's change, relative to the terms of both. With random weights up
 to 10,000 it is below 1e-7; with weights of 1e15, where sums are meaningless, 0.04 and more."""
-DUST = 1e-12
+ROUNDING = 1e-12
 """Sums that differ by no more are equal: where nothing changes on a path, what is left are rounding errors, alone. CEC adds 1e-8 to
 norms of attributions, so that they say nothing there."""
 SHOWN = 8
@@ -110,7 +110,7 @@ def _check(network: Network, margin: Array, x: Array, baseline: Array, values: A
         terms = np.abs(values).sum(axis=1) + end_terms + start_terms
         wrong = ~np.isfinite(values).all(axis=1)
         if exact:
-            wrong |= ~(np.abs(total - (end - start)) <= COMPLETE * terms + DUST)
+            wrong |= ~(np.abs(total - (end - start)) <= COMPLETE * terms + ROUNDING)
     if wrong.any():
         row = int(np.argmax(wrong))
         inputs = ", ".join(f"{value:.6g}" for value in x[row, :SHOWN]) + (", ..." if x.shape[1] > SHOWN else "")

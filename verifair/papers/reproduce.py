@@ -146,8 +146,9 @@ def draw(result: Reproduced, path: Path) -> bool:
             axis.remove()
         for axis, column in zip(picture.axes, columns, strict=True):
             _panel(axis, *column, kinds=_kinds(result))
-        if len(picture.axes[0].get_legend_handles_labels()[1]) > 1:
-            picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(COLORS))
+        handles, kinds = picture.axes[0].get_legend_handles_labels()
+        if len(kinds) > 1:
+            picture.legend(handles, kinds, loc="outside lower center", ncols=len(COLORS))
     return True
 
 
