@@ -469,7 +469,7 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
         asked.append(epsilon)
         none = np.empty(0, dtype=np.int64)
         proofs: list[list[Tree]] | None = [] if epsilon >= 0.5 else None
-        return gap_of_trees._Answer(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1)
+        return gap_of_trees._Answer(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1, seconds=0.1)
 
     monkeypatch.setattr(gap_of_trees, "_ask", ask)
     with parallel_config(backend="threading"):
@@ -479,6 +479,25 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     assert min(asked[:jobs]) < 0.2
     assert np.isfinite(asked).all()
     assert 0.5 <= found.upper <= 0.52
+
+
+def test_two_proofs_say_which_epsilon_the_time_left_can_prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a proof takes .1 s for epsilon = 1, and twice as long for every .05 below."""
+    of, asked = schema(1), list[float]()
+    model = read_model(save(tmp_path / "m.onnx", [(4, "BRANCH_LEQ", 0.5, [0.0], [0.125])], of.domain.columns))
+    query = vf.ProbabilityGap(model=model, schema=of, protected=["p"])
+    problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
+
+    def ask(_: TwinProblem, __: str, epsilon: float, budget: vf.Budget, *___: Any) -> gap_of_trees._Answer:
+        asked.append(epsilon)
+        seconds, none = 0.1 * 2 ** ((1 - epsilon) / 0.05), np.empty(0, dtype=np.int64)
+        proofs: list[list[Tree]] | None = [] if seconds <= budget.seconds else None
+        return gap_of_trees._Answer(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1, seconds=seconds)
+
+    monkeypatch.setattr(gap_of_trees, "_ask", ask)
+    gap_of_trees.largest_gap_of_trees(problem, logit=False, tolerance=0.01, budget=vf.Budget(seconds=60))
+    longest = 1 - 0.05 * np.log2(gap_of_trees.AIM * 60 / 0.1)
+    assert asked[3] == pytest.approx(longest, abs=0.01)     # after one just above the best gap, and two proofs
 
 
 def test_a_threshold_that_no_float32_is_may_be_met_exactly(tmp_path: Path) -> None:

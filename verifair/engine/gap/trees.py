@@ -2,9 +2,9 @@
 
 A local search first finds a large gap (`ascent`). A counterexample has a larger gap than epsilon, and the local search continues
 from it. A proof that every gap is at most epsilon gives an upper bound, and is the certificate. Epsilon lies a tolerance above the
-best gap while that grows. If such a question takes too long, epsilon comes down from the upper bound by a share of the interval:
-every question takes several times as long as the one before, so most of the time goes to the last ones. It rises again after a
-question that took too long. Several processes ask about several values at a time, at equal distances up to the bound.
+best gap while that grows. If such a question takes too long, epsilon comes down from the upper bound. The time of a proof grows
+about exponentially as epsilon falls, so the last two proofs say which epsilon takes most of the time left. Epsilon rises again if
+a question took too long. Several processes ask about several values at a time, at equal distances up to the bound.
 Over a box the bounds D of g - g', U of g and V of g', and two lines between them, leave a polygon of pairs (g, g'): no gap there
 exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability.logistic`).
 Sound? yes: every bound has a proof, every gap a point.   Complete? to the tolerance, given time.
@@ -13,7 +13,7 @@ Sound? yes: every bound has a proof, every gap a point.   Complete? to the toler
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -35,9 +35,11 @@ from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OUT_OF_NODES, PROVED
 from verifair.interrupts import noted_interrupt
 
-FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
-"""Shares of the seconds left for the question that would close the search, and for others; the least seconds of a question; and the
-share of the interval by which epsilon comes down."""
+FIRST, SLICE, AIM, SHORTEST = 0.15, 0.9, 0.6, 0.2
+"""Shares of the seconds left: for the question that would close the search, for others at most, and for what they should take; and
+the least seconds of a question."""
+FALL, LEAST_FALL, LARGEST_FALL = 0.2, 0.1, 0.8
+"""The share of the interval by which epsilon comes down before two proofs are known, and its limits afterwards."""
 CLIMB = 0.1
 """Largest share of the seconds for the local search."""
 
@@ -45,23 +47,26 @@ CLIMB = 0.1
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Answer:
     """The answer about one epsilon: points (N, V) of questions (N,) with larger gaps; or proofs [question][direction] that there is
-    none; or neither, and the limit that ended it.   nodes: boxes bounded."""
+    none; or neither, and the limit that ended it.   nodes: boxes bounded.   seconds: what that took."""
 
     question: Integers
     point: Array
     proofs: list[list[Tree]] | None
     out_of: OutOf
     nodes: int
+    seconds: float
 
 
 @dataclass
 class _Bracket:
-    """The state of the search: the best points, the bound `upper`, and its proofs [question][direction]."""
+    """The state of the search: the best points, the bound `upper`, its proofs [question][direction], and the bounds so far with the
+    seconds that their proofs took."""
 
     ascent: Ascent
     upper: float
     proofs: list[list[Tree]]
     nodes: int
+    proved: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def least(self) -> float:
@@ -79,7 +84,18 @@ class _Bracket:
             return None
         if epsilon < self.upper:
             self.upper, self.proofs = epsilon, answer.proofs
+            self.proved.append((epsilon, answer.seconds))
         return True
+
+    def below(self, hard: float, left: float) -> float:
+        """Return the next epsilon between `hard`, which took too long, and the bound, for so many seconds left."""
+        fall = FALL
+        if len(self.proved) > 1:
+            (first, shorter), (second, longer) = self.proved[-2:]
+            growth = np.log(longer / shorter) / (first - second)
+            steps = np.log(AIM * left / longer) / growth if growth > 0 else np.inf
+            fall = float(np.clip(steps / (self.upper - hard), LEAST_FALL, LARGEST_FALL))
+        return self.upper - fall * (self.upper - hard)
 
 
 def largest_gap_of_trees(
@@ -116,7 +132,7 @@ def largest_gap_of_trees(
             elif np.isinf(bracket.upper):
                 epsilon = 2 * hard + tolerance
             else:
-                epsilon = bracket.upper - FALL * (bracket.upper - hard)
+                epsilon = bracket.below(hard, left)
             epsilon = epsilon if logit else max(epsilon, 2 * SMALLEST)
             if epsilon >= min(bracket.upper, np.inf if logit else 1 - SMALLEST):
                 break
@@ -146,7 +162,7 @@ def largest_gap_of_trees(
 
 def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, end: Deadline) -> _Answer:
     """Decide whether any gap of all pairs is more than epsilon."""
-    index = np.arange(len(problem.batch))
+    index, started = np.arange(len(problem.batch)), clock.now()
     decision = decide(
         replace(problem, goals=no_gap(epsilon, scale)), seconds=end.within(budget.seconds), max_nodes=budget.nodes,
         group=0 * index, seed=budget.seed,
@@ -158,7 +174,8 @@ def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, end
         proofs = [list(row) for row in zip(*by_direction, strict=True)]
     point, reasons = decision.witness[question, direction], set(decision.out_of.tolist())
     out_of: OutOf = "time" if "time" in reasons else "nodes" if OUT_OF_NODES in reasons else "float"
-    return _Answer(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(decision.nodes.sum()))
+    return _Answer(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(decision.nodes.sum()),
+                   seconds=clock.now() - started)
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:

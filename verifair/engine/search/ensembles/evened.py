@@ -14,6 +14,9 @@ from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE
 from encoders.trees.joint import holds
 
+EFFORT = 8
+"""What evening out takes for a node, in reads of a node."""
+
 
 @compiled
 def room_to_even(trees: int, count: int, widest: int) -> Any:
@@ -37,7 +40,7 @@ def grown(notes: Any, nodes: Any, count: Any) -> Any:
 
 
 @compiled
-def _leaves(
+def leaves_of(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
     shares: Any, share: Any, first: Any, last: Any, at: Any, low: Any, high: Any, value: Any, begins: Any, asks: Any, trail: Any,
 ) -> Any:
@@ -98,7 +101,7 @@ def evened(
         return 0.0
     low, high, value, begins, asks, least, place, table, logs, trail = notes
     count, stride, number = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
-    _leaves(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, low, high,
+    leaves_of(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, low, high,
             value, begins, asks, trail)
     for v in range(count):
         a, width = first[at + v], last[at + v] - first[at + v] + 1

@@ -18,11 +18,11 @@ from typing import Any
 from encoders.trees.compiled import compiled, narrow, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
 from encoders.trees.joint import holds
-from verifair.engine.search.ensembles.evened import evened, grown, room_to_even
+from verifair.engine.search.ensembles.cuts import cell_to_cut
+from verifair.engine.search.ensembles.evened import EFFORT, evened, grown, room_to_even
 
-EFFORT, GAIN_FACTOR, SMOOTHING = 8, 1.5, 0.02
-"""What evening out takes for a node; it is tried where a bound lacks at most so many times what that gains mostly; and what the
-last gain counts of it."""
+GAIN_FACTOR, SMOOTHING = 1.5, 0.02
+"""Evening out is tried where a bound lacks at most so many times what that gains mostly; and what the last gain counts of it."""
 TRIES, SWEEPS, VALUES, PATH_NODES = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
@@ -397,48 +397,6 @@ def _bounded(
 
 
 @compiled
-def _score_cuts(
-    begin: Any, end: Any, tree_at: Any, variable: Any, cut: Any, right: Any, least_at: Any, hot: Any, sets: Any, adds: Any,
-    lines: Any, line: Any, low: Any, high: Any, at: Any, start: Any, score: Any, seen: Any, touched: Any, stamp: Any,
-) -> Any:
-    """Add up, for each cell at which the box at `at` can be cut, how much of the line's bound depends on it. Returns how many such
-    cells there are; `touched` says which: a variable's cells begin at `start`, and `seen` holds `stamp` there."""
-    keys = 0
-    for t in range(begin, end):
-        for j in range(tree_at[2 * t + 1] - 1, tree_at[2 * t] - 1, -1):
-            v = variable[j]
-            if v == -1:
-                least_at[j] = adds[cut[j] * lines + line]
-                continue
-            first, second = least_at[j + 1], least_at[right[j]]
-            difference = first - second
-            least_at[j] = first
-            if difference > 0:
-                least_at[j] = second
-            else:
-                difference = -difference
-            c, ordered = cut[j], hot[v] == 0
-            for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
-                if ordered or holds(sets, c, x) != holds(sets, c, x + 1):
-                    key = start[v] + x
-                    if seen[key] != stamp:
-                        seen[key], score[key], touched[keys] = stamp, 0.0, key
-                        keys += 1
-                    score[key] += difference
-    return keys
-
-
-@compiled
-def _largest(score: Any, touched: Any, keys: Any) -> Any:
-    """The first of the cells touched that has the largest score."""
-    best = touched[0]
-    for i in range(1, keys):
-        if score[touched[i]] > score[best]:
-            best = touched[i]
-    return best
-
-
-@compiled
 def _add_leaf(closed: Any, bounds: Any, leaves: Any, box: Any, node: Any, code: Any, certified: Any, bound: Any) -> Any:
     """Put a closed leaf behind so many others; returns their lists."""
     closed, bounds = room(closed, 4 * leaves + 4), room(bounds, leaves + 1)
@@ -565,32 +523,21 @@ def explore(
             at = 8 * pending
             begin, n, top, used, node, row = item[at], item[at + 1], item[at + 2], item[at + 3], item[at + 4], item[at + 5]
             box, sums = pending * count, pending * lines
-            # The cut: by the line that counts most in the row that is nearest to closing the box.
-            line, share = zero, -1.0
-            for s in range(lines):
-                if abs(shares[row * lines + s]) > share:
-                    line, share = s, abs(shares[row * lines + s])
-            stamp += 1
-            keys = _score_cuts(begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, line,
-                               low, high, box, start, score, seen, touched, stamp)
-            if keys == 0 and wanted[k] != 2 and (worst[pending] > 0 or (worst[pending] == 0 and strict[row] == 0)):
+            if n == 0 and wanted[k] != 2 and (worst[pending] > 0 or (worst[pending] == 0 and strict[row] == 0)):
                 closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, node, row, zero, worst[pending])
                 leaves += 1
                 continue
-            if keys == 0:       # no tree tells the points of the box apart
+            if n == 0:       # no tree tells the points of the box apart
                 left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, node, zero + 1, low, high, box, count)
                 points, points_cell = _add_point(points, points_cell, found_points, k, low, box, count)
                 opens, found_points = opens + 1, found_points + 1
                 if stop == 1:
                     give_up, done[owner[k]] = True, 1
                 continue
-            best_key = _largest(score, touched, keys)
-            if score[best_key] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
-                # the copies differ by the same everywhere, but how much that counts depends on where they are
-                stamp += 1
-                keys = _score_cuts(begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines,
-                                   lines - 3, low, high, box, start, score, seen, touched, stamp)
-                best_key = _largest(score, touched, keys)
+            best_key, stamp, effort = cell_to_cut(
+                begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, shares, row * lines,
+                low, high, box, start, score, seen, touched, stamp, head, losses, notes)
+            spent += effort
             v = 0
             while start[v + 1] <= best_key:
                 v += 1
