@@ -35,10 +35,10 @@ from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OUT_OF_NODES, PROVED
 from verifair.interrupts import noted_interrupt
 
-FIRST, SLICE, AIM, SHORTEST = 0.15, 0.9, 0.6, 0.2
+FIRST, SLICE, AIM, SHORTEST = 0.15, 0.9, 0.45, 0.2
 """Shares of the seconds left: for the question that would close the search, for others at most, and for what they should take; and
 the least seconds of a question."""
-FALL, LEAST_FALL, LARGEST_FALL = 0.2, 0.1, 0.8
+FALL, LEAST_FALL, LARGEST_FALL = 0.2, 0.1, 0.9
 """The share of the interval by which epsilon comes down before two proofs are known, and its limits afterwards."""
 CLIMB = 0.1
 """Largest share of the seconds for the local search."""

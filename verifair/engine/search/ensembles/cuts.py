@@ -58,18 +58,17 @@ def _largest(score: Any, touched: Any, keys: Any) -> Any:
 @compiled
 def _best_cut(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, sets: Any, adds: Any, lines: Any,
-    shares: Any, share: Any, first: Any, last: Any, at: Any, start: Any, notes: Any,
+    shares: Any, share: Any, first: Any, last: Any, at: Any, notes: Any,
 ) -> Any:
-    """The cell at which a cut raises the bounds of both halves most: the largest product of what the row at `share` gains in either
-    half, as the sum of the trees' least leaves there (strong branching: Achterberg, Constraint Integer Programming, 2007, section
-    5.4). -1 if no cut gains anything. notes: see `evened`."""
-    low, high, value, begins, asks, gains, _, table, _, trail = notes
+    """The variable and its cell at which a cut raises the bounds of both halves most: the largest product of what the row at
+    `share` gains in either half, as the sum of the trees' least leaves there (strong branching: Achterberg, Constraint Integer
+    Programming, 2007, section 5.4). -1 and -1 if no cut gains anything. notes: see `evened`."""
+    low, high, value, begins, asks, gains, _, table, _, _, start, _, edge, widths = notes
     count, stride = len(hot), trees[2 * end - 1] - trees[2 * begin]
-    leaves_of(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, low, high,
-              value, begins, asks, trail)
-    best, best_score = -1, SMALL * SMALL
+    leaves_of(begin, end, trees, variable, cut, right, hot, sets, adds, lines, shares, share, first, last, at, notes)
+    best, best_cell, best_score = -1, -1, SMALL * SMALL
     for v in range(count):
-        a, width = first[at + v], last[at + v] - first[at + v] + 1
+        a, width = first[at + v], widths[v]
         if width == 1:
             continue
         row = v * stride
@@ -81,7 +80,7 @@ def _best_cut(
             for x in range(2 * width):      # least leaves that begin, and that end, in a cell
                 table[x] = INFINITE
             for leaf in range(begins[t], begins[t + 1]):
-                begins_at, ends_at = low[row + leaf] - a, high[row + leaf] - a
+                begins_at, ends_at = low[row + leaf], high[row + leaf]
                 if hot[v] > 0:
                     begins_at, ends_at = 0, width - 1
                     if low[row + leaf] >= 0:
@@ -101,28 +100,27 @@ def _best_cut(
         for x in range(width - 1):
             score = max(gains[x], SMALL) * max(gains[width + x], SMALL)
             if score > best_score:
-                best, best_score = start[v] + a + x, score
-    return best
+                best, best_cell, best_score = v, a + x if hot[v] > 0 else edge[start[v] + x], score
+    return best, best_cell
 
 
 @compiled
 def cell_to_cut(
     begin: Any, end: Any, tree_at: Any, variable: Any, cut: Any, right: Any, least_at: Any, hot: Any, sets: Any, adds: Any,
-    lines: Any, shares: Any, share: Any, low: Any, high: Any, at: Any, start: Any, score: Any, seen: Any, touched: Any, stamp: Any,
+    lines: Any, shares: Any, share: Any, low: Any, high: Any, at: Any, score: Any, seen: Any, touched: Any, stamp: Any,
     head: Any, losses: Any, notes: Any,
 ) -> Any:
-    """Choose the cell after which the box at `at` is cut, of the row at `share`. Returns its key, the stamp as left and what that
-    took.
+    """Choose the variable and its cell after which the box at `at` is cut, for the row at `share`. Returns them, the stamp as left
+    and what that took.
 
     Goals with constants (`losses`, see `kernel.explore`) are proved in few boxes by the best cut for both halves. Decisions, and
     what is made of several lines, are as soon proved by the cell on which most of the bound of the largest line depends.
     """
     if len(losses) > 0:
-        key = _best_cut(begin, end, tree_at, variable, cut, right, hot, sets, adds, lines, shares, share, low, high, at, start,
-                        notes)
-        if key >= 0:
-            return key, stamp, EFFORT * (tree_at[2 * end - 1] - tree_at[2 * begin])
-    line, largest = 0 * begin, -1.0
+        v, cell = _best_cut(begin, end, tree_at, variable, cut, right, hot, sets, adds, lines, shares, share, low, high, at, notes)
+        if v >= 0:
+            return v, cell, stamp, EFFORT * (tree_at[2 * end - 1] - tree_at[2 * begin])
+    start, line, largest, v = notes[10], 0 * begin, -1.0, 0
     for s in range(lines):
         if abs(shares[share + s]) > largest:
             line, largest = s, abs(shares[share + s])
@@ -136,4 +134,6 @@ def cell_to_cut(
         keys = _score_cuts(begin, end, tree_at, variable, cut, right, least_at, hot, sets, adds, lines, lines - 3, low, high, at,
                            start, score, seen, touched, stamp)
         key = _largest(score, touched, keys)
-    return key, stamp, 0 * begin
+    while start[v + 1] <= key:
+        v += 1
+    return v, key - start[v], stamp, 0 * begin

@@ -453,9 +453,10 @@ def explore(
     """
     count, trees, size = len(hot), len(root), len(variable)
     zero = whole(1)[0]      # 0, but no literal: numba compiles what is called with a literal once more
-    start = whole(count + 1)
-    for v in range(count):
-        start[v + 1] = start[v] + cells[v]
+    notes = room_to_even(zero + 1, cells)
+    if len(losses) > 0:
+        notes = grown(room_to_even(trees, cells), size, count)
+    start = notes[10]
     score, seen, touched = real(start[count]), whole(start[count]), whole(start[count])
     # The trees, and behind them those pruned from them of all boxes that wait: node by node, and where each begins and ends.
     a_variable, a_cut, a_right, least_at = narrow(3 * size), narrow(3 * size), narrow(3 * size), real(3 * size)
@@ -477,10 +478,7 @@ def explore(
     half_low, half_high = whole(count), whole(count)
     side_trees, side_end, side_row = whole(3), whole(3), whole(3)
     side_bound, side_value = real(2 * lines), real(2)
-    gain, widest = INFINITE, zero + 1
-    for v in range(count):
-        widest = max(widest, cells[v]) if len(losses) > 0 else 1
-    notes = grown(room_to_even(trees, count, widest), size, count) if len(losses) > 0 else room_to_even(zero + 1, count, widest)
+    gain = INFINITE
     for k in range(boxes):
         pending, number = 0, 0
         give_up = spent >= budget or done[owner[k]] == 1
@@ -534,14 +532,10 @@ def explore(
                 if stop == 1:
                     give_up, done[owner[k]] = True, 1
                 continue
-            best_key, stamp, effort = cell_to_cut(
+            v, cell, stamp, effort = cell_to_cut(
                 begin, begin + n, tree_at, a_variable, a_cut, a_right, least_at, hot, sets, adds, lines, shares, row * lines,
-                low, high, box, start, score, seen, touched, stamp, head, losses, notes)
+                low, high, box, score, seen, touched, stamp, head, losses, notes)
             spent += effort
-            v = 0
-            while start[v + 1] <= best_key:
-                v += 1
-            cell = best_key - start[v]
             cuts = room(cuts, 4 * splits + 4)
             cuts[4 * splits], cuts[4 * splits + 1], cuts[4 * splits + 2], cuts[4 * splits + 3] = k, node, v, cell
             splits += 1

@@ -77,17 +77,17 @@ def test_a_box_is_cut_where_both_halves_gain_most(seed: int) -> None:
             halves = ({x for x in box[v] if x <= c}, {x for x in box[v] if x > c})
             gains[v, c] = [sum(least(t, [*box[:v], half, *box[v + 1 :]]) - least(t, box) for t in trees) for half in halves]
     score = np.maximum(gains, SMALL).prod(axis=2)
-    notes = grown(room_to_even(len(trees), 3, CELLS), len(variable), 3)
+    notes = grown(room_to_even(len(trees), held([CELLS] * 3)), len(variable), 3)
     found = _best_cut(
         whole(1)[0], len(trees), held(ends), held(variable), held(cut), held(right), held([0, 0, 1]), held(sets), held(adds), 1,
-        held([1.0]), whole(1)[0], held([0, 0, 0]), held([CELLS - 1] * 3), whole(1)[0], held(np.arange(4) * CELLS), notes)
+        held([1.0]), whole(1)[0], held([0, 0, 0]), held([CELLS - 1] * 3), whole(1)[0], notes)
     assert score.max() > SMALL
-    assert score.ravel()[found] == score.max()
+    assert score[found] == score.max()
 
 
 def test_no_cut_gains_anything_where_all_leaves_are_equal() -> None:
-    notes = grown(room_to_even(1, 1, 2), 3, 1)
+    notes = grown(room_to_even(1, held([2])), 3, 1)
     found = _best_cut(
         whole(1)[0], 1, held([0, 3]), held([0, -1, -1]), held([0, 0, 0]), held([2, 0, 0]), held([0]), held([0]), held(real(1)), 1,
-        held([1.0]), whole(1)[0], held([0]), held([1]), whole(1)[0], held([0, 2]), notes)
-    assert found == -1
+        held([1.0]), whole(1)[0], held([0]), held([1]), whole(1)[0], notes)
+    assert found == (-1, -1)
