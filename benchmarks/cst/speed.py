@@ -5,6 +5,7 @@ all distances, chunk by chunk with NumPy, one partition a k (shared ties). Inter
 `command`: the same as `verifair cst` in a fresh process, from the table's file to its files.
 `authors`: their procedure, one complainant after another, for one k (`tests/cst_in_loops.py`).
 `loops`: the definitions in plain Python, on some rows of the law school.
+`many`: every k from 1 to 500 in one pass beside four k, with all intervals, in CPU seconds.
 
     python -m benchmarks.run cst_speed --rounds 1        shorter
 """
@@ -26,6 +27,7 @@ from benchmarks.shared import data_folder, show
 from encoders.arrays import Array
 from tests.cst_in_loops import authors_counts, people_tested
 from verifair import datasets
+from verifair.memory import keep_freed
 from verifair.papers.cst.data import PublishedQuestion, law_school
 from verifair.papers.cst.printed import K
 from verifair.systems.cst.testing import Situations
@@ -33,7 +35,8 @@ from verifair.systems.cst.testing import Situations
 CHUNK = 400
 DIGITS = 9
 """Distances equal to so many decimals are ties: coordinates are at most 1."""
-PARTS = ("law school", "command", "authors", "loops")
+PARTS = ("law school", "command", "authors", "loops", "many")
+MANY = {"four k to 100": K, "four k to 500": (125, 250, 375, 500), "all k from 1 to 500": tuple(range(1, 501))}
 Counts = dict[str, tuple[Array, Array, Array]]
 """Intervention -> negative decisions (K, C) of control groups, ST's and CST's test groups."""
 
@@ -50,6 +53,8 @@ def run(folder: Path, *, rounds: int = 3, parts: Sequence[str] = PARTS) -> list[
         lines += _authors(audit)
     if "loops" in parts:
         lines += _loops(audit)
+    if "many" in parts:
+        lines += _many(audit, rounds)
     return [show("CST speed: seconds beside brute force", pd.DataFrame(lines), folder)]
 
 
@@ -128,6 +133,25 @@ def _law_school(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
             "largest difference of counts": _largest_difference(results[name], results["NumPy, all distances, 1 thread"]),
         }
         for name, times in seconds.items()
+    ]
+
+
+def _many(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
+    keep_freed()
+    seconds: dict[str, list[float]] = {name: [] for name in MANY}
+    for _ in range(2 * rounds + 1):     # the first one maps memory and is left out
+        for name, k in MANY.items():
+            started = time.process_time()
+            for found in audit.estimator(k=k, threads=1).fit(audit.frame).test().values():
+                _counts(found)
+            seconds[name].append(time.process_time() - started)
+    medians = {name: float(np.median(times[1:])) for name, times in seconds.items()}
+    return [
+        {
+            "what": f"law school, {len(audit.frame):,} rows, both attributes, CPU s", "who": name, "s, median": round(median, 3),
+            "s, least": round(min(seconds[name]), 3), "x four k to 500": round(median / medians["four k to 500"], 2),
+        }
+        for name, median in medians.items()
     ]
 
 

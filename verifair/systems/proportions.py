@@ -39,9 +39,9 @@ def wilson_of(share: float, people: int) -> tuple[float, float]:
 
 def _wilson(p: Array, n: Array | float, z: Array | float, sign: int) -> Array:
     """Return the lower (sign -1) or upper end (1) of Wilson's interval."""
-    square = np.square(z)
-    half = z * np.sqrt(p * (1 - p) / n + square / (4 * np.square(n)))
-    end = (p + square / (2 * n) + sign * half) / (1 + square / n)
+    part = np.square(z) / n
+    half = z * np.sqrt(p * (1 - p) / n + part / (4 * n))
+    end = (p + part / 2 + sign * half) / (1 + part)
     least, most = (0.0, p) if sign < 0 else (p, 1.0)
     return np.asarray(np.minimum(np.maximum(end, least), most))  # np.clip takes longer than all the rest
 
@@ -53,7 +53,8 @@ def newcombe(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | 
 
 def newcombe_lower(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
     """Return the lower end of `newcombe`."""
-    return np.asarray(p - q - np.hypot(p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q))
+    left, right = p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q
+    return np.asarray(p - q - np.sqrt(left * left + right * right))     # np.hypot takes several times as long
 
 
 def newcombe_lower_of_few(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:

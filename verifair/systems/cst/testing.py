@@ -165,12 +165,13 @@ class Terms:
         """Return True where a difference, or its limit, is above tau by more than rounding (shared places make shares
         fractions)."""
         values = values if self.decimals is None else np.round(values, self.decimals)
-        return np.asarray(values - self.tau > ROUNDING)
+        return np.asarray(values > self.tau + ROUNDING)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Claims:
-    """The claims of one method with groups of k, all (C,).   n: size of the test group, n_control (C,) that of the control group.
+    """The claims of one method with groups of k, all (C,).   n: size of the test groups.   n_control: of the control groups, one
+    for all or (C,).
 
     positive: True for cases, in the direction of `terms`.
     """
@@ -178,7 +179,7 @@ class Claims:
     method: Method
     k: int
     n: int
-    n_control: Array
+    n_control: Array | float
     terms: Terms
     p_control: Array
     p_test: Array
@@ -197,9 +198,9 @@ class Claims:
     def high(self) -> Array:
         return -self._lower_limit(True, slice(None))
 
-    def _lower_limit(self, better: bool, mask: Booleans | slice) -> Array:
+    def _lower_limit(self, better: bool, mask: Integers | slice) -> Array:
         """The lower end of the interval of delta, or of -delta."""
-        control = self.p_control[mask], self.n_control[mask]
+        control = self.p_control[mask], self.n_control if isinstance(self.n_control, float) else self.n_control[mask]
         test = self.p_test[mask], self.n
         (p, n), (q, m) = (test, control) if better else (control, test)
         return lower_end(self.terms.interval, p, n, q, m, self.terms.critical)
@@ -221,25 +222,28 @@ class Claims:
         terms = self.terms
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
-        result = self.positive.copy()  # for the cases alone: intervals take most of the time when there are many k
-        result[self.positive] = terms.exceeded(self._lower_limit(terms.direction == "positive", self.positive))
+        result, cases = self.positive.copy(), np.flatnonzero(self.positive)  # intervals take most of the time when there are many k
+        result[cases] = terms.exceeded(self._lower_limit(terms.direction == "positive", cases))
         return result
 
 
 def claims_of(
-    terms: Terms, method: Method, k: int, control: Array, sizes: Integers, test: Array, refused: Booleans,
+    terms: Terms, method: Method, k: int, control: Array, sizes: Integers | int, test: Array, refused: Booleans,
     refused_tilde: Booleans | Array | None,
 ) -> Claims:
-    """Return claims from the numbers of negative decisions (C,) in control groups of `sizes` (C,) and test groups of k, and those
-    on the centers (C,) if the centers count.
+    """Return claims from the numbers of negative decisions (C,) in control groups of `sizes`, one for all or (C,), and test groups
+    of k, and those on the centers (C,) if the centers count.
 
     A control group of size k + 1 holds the k + 1 nearest rows without the center; search centers do not enlarge it.
     """
-    p_c, n_c, p_t, n = control / sizes, sizes.astype(np.float64), test / k, k
+    n, n_c = k, float(sizes) if isinstance(sizes, int) else sizes.astype(np.float64)
     if method in ("CST", "CF"):
         assert refused_tilde is not None
-        n, n_c = k + 1, np.full(len(control), k + 1.0)
-        p_c, p_t = (control + np.where(sizes == k, refused, 0)) / n_c, (test + refused_tilde) / n
+        n, n_c = k + 1, k + 1.0
+        counted = refused if isinstance(sizes, int) else refused & (sizes == k)
+        p_c, p_t = (control + counted) / n_c, (test + refused_tilde) / n
+    else:
+        p_c, p_t = control / n_c, test / n
     is_negative = terms.direction == "negative"
     if method == "CF":
         assert refused_tilde is not None
@@ -292,7 +296,8 @@ class Situations(Finding):
         """Return a method's claims with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
         row, tilde = self._row(method, k), self.refused_tilde
         test = self.standard if method == "ST" else self.counterfactual
-        return claims_of(self.terms, method, k, self.control[row], self.sizes[row], test[row], self.refused, tilde)
+        sizes = self.sizes[row] if self.ties == "heap" else k       # one for all is much faster
+        return claims_of(self.terms, method, k, self.control[row], sizes, test[row], self.refused, tilde)
 
     def counts(self) -> pd.DataFrame:
         """Return the numbers of Table 1: a line for each method and k with cases, significant ones, and their shares of the
@@ -331,9 +336,10 @@ class Situations(Finding):
                 f"{method} compares with the decision on the counterfactual, and the decisions are recorded ones; give a rule, a "
                 "classifier or a network that decides, or use 'CST w/o'"
             )
-        if k not in self.k:
-            raise QueryError(f"k = {k}: was not asked for; asked for were {', '.join(map(str, self.k))}")
-        return self.k.index(k)
+        try:
+            return self.k.index(k)
+        except ValueError:
+            raise QueryError(f"k = {k}: was not asked for; asked for were {', '.join(map(str, self.k))}") from None
 
 
 def situation_test(
@@ -380,8 +386,7 @@ def situation_test(
         if progress is not None:
             progress(done + count, total)
 
-    found_control = np.empty((len(sizes), len(complainants)))
-    found_sizes = np.empty(found_control.shape, dtype=np.int64)
+    found = list[tuple[Integers, Array, Integers]]()
     for g, own_pool in enumerate(pools):
         index = np.flatnonzero(group[complainants] == g)
         rows = complainants[index]
@@ -389,9 +394,12 @@ def situation_test(
             own_pool, centers[index], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[index],
             progress=report, parts=parts,
         )
-        for row, (counts, group_sizes) in enumerate(zip(*group_counts, strict=True)):
-            found_control[row, index], found_sizes[row, index] = counts, group_sizes
+        found.append((index, *group_counts))
         done += len(index)
+    found_control, found_sizes = found[0][1:]
+    if len(found) > 1:
+        order = np.argsort(np.concatenate([index for index, _, _ in found]))
+        found_control, found_sizes = (np.concatenate(arrays, axis=1)[:, order] for arrays in list(zip(*found, strict=True))[1:])
     standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=report, parts=parts)
     done += len(complainants)
     counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=report, parts=parts)
