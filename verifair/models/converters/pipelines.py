@@ -91,8 +91,20 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     options = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     own_options = {id(last): options} if hasattr(last, "classes_") else {}
     if scales(model) and re.sub("(Classifier|Regressor)$", "", type(last).__name__) in TREES and not columns.names_of(last):
-        return _ending_in(model, last, lambda names: _converted(last, own_options))
-    return _converted(model, own_options)
+        onnx_model = _ending_in(model, last, lambda names: _converted(last, own_options))
+    else:
+        onnx_model = _converted(model, own_options)
+    if type(last).__name__ == "GradientBoostingClassifier" and len(last.classes_) == 2:
+        _raise_zero(onnx_model)
+    return onnx_model
+
+
+def _raise_zero(model: onnx.ModelProto) -> None:
+    """Put the base of trees above 0 where it is 0: the object decides for the second class at a score of 0, ONNX for the first."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "base_values" and list(attribute.floats) == [0.0]:
+                attribute.floats[0] = mixtures.CLOSEST
 
 
 def _combined(model: Any, steps: str) -> onnx.ModelProto:

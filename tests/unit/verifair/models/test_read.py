@@ -189,6 +189,16 @@ def test_naive_bayes_of_classes_that_vary_alike_is_linear() -> None:
     np.testing.assert_allclose(network.forward(x)[:, 0], np.diff(model.predict_joint_log_proba(x), axis=1)[:, 0], atol=1e-4)
 
 
+@pytest.mark.parametrize("before", [(), (StandardScaler(),)])
+def test_gradient_boosting_decides_for_the_second_class_at_a_score_of_zero(before: tuple[Any, ...]) -> None:
+    """ONNX, and the other classifiers of scikit-learn, decide for the first one there."""
+    x, y = np.array([[0, 0], [0, 0], [1, 0], [1, 0], [0, 1], [1, 1]], dtype=np.float64), np.array([0, 1, 0, 1, 1, 0])
+    model = make_pipeline(*before, GradientBoostingClassifier(n_estimators=3, max_depth=2)).fit(x, y)
+    assert (model.decision_function(x) == 0).sum() == 4
+    network = vf.read(model)
+    assert (decisions(network.forward(x)) == (model.predict(x) == 1)).all()
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_class_that_no_row_can_be_in_is_told() -> None:
     model = fitted(GaussianNB(priors=[0.0, 1.0]), X[NUMBERS])
