@@ -118,7 +118,7 @@ def flat(model: Any) -> Any:
         return model
     steps: list[tuple[str, Any]] = []
     for k, (name, step) in enumerate(model.steps):
-        if step not in (None, "passthrough"):
+        if step not in (None, "passthrough") and not (type(step).__name__ == "FunctionTransformer" and step.func is None):
             fitted = _choice(step) if _eliminates(step) and k + 1 < len(model.steps) else flat(step)
             steps += [(f"{name}__{inner}", part) for inner, part in fitted.steps] if hasattr(fitted, "steps") else [(name, fitted)]
     if not steps:

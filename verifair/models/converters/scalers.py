@@ -65,6 +65,12 @@ def without(step: Any, sparse: bool = False) -> tuple[Any, Scaled]:
         return None, {column: [partial(_scaled, step, column, sparse)] for column in range(step.n_features_in_)}
     if hasattr(step, "steps"):
         last, scaled = without(step[-1], gives_sparse(step[:-1], sparse))
+        if hasattr(last, "get_support") and own_of_sklearn(last):      # it chooses columns
+            earlier, before = without(step[:-1], sparse)
+            steps = [] if earlier is None else earlier.steps if hasattr(earlier, "steps") else [("before", earlier)]
+            chosen = enumerate(last.get_support(indices=True).tolist())
+            scaled = {k: before[column] for k, column in chosen if column in before}
+            return flat(with_steps(step, [*steps, step.steps[-1]])), scaled
         if last is not None:
             return with_steps(step, [*step.steps[:-1], (step.steps[-1][0], last)]), scaled
         earlier, scaled_before = without(step[:-1], sparse)

@@ -14,10 +14,11 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     VotingClassifier,
 )
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
@@ -39,6 +40,8 @@ BEFORE: dict[str, Any] = {
     "around another": lambda: make_pipeline(
         make_column_transformer((one_hot(), WORDS), (make_pipeline(SimpleImputer(), MinMaxScaler()), NUMBERS)), StandardScaler()),
     "pandas": lambda: make_column_transformer((StandardScaler(), NUMBERS), (one_hot(), WORDS)).set_output(transform="pandas"),
+    "chosen": lambda: make_pipeline(
+        make_column_transformer((StandardScaler(), NUMBERS), (one_hot(), WORDS)), FunctionTransformer(), SelectKBest(k=3)),
     "numbers alone": lambda: make_column_transformer((make_pipeline(RobustScaler(), MaxAbsScaler()), NUMBERS)),
 }
 BEHIND: dict[str, Any] = {
