@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, StackingRegressor, VotingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -230,10 +230,11 @@ def test_many_categories_of_histogram_trees_are_those_of_every_word() -> None:
 
 def test_sets_of_categories_within_other_estimators_are_refused_in_one_line() -> None:
     trees = MODELS["histograms"]
+    passes = make_column_transformer(("passthrough", slice(None)), verbose_feature_names_out=False).set_output(transform="pandas")
     for model, match in (
         (VotingClassifier([("a", trees), ("b", trees)], voting="soft"), "read of it alone, .*; fit it behind an encoder"),
         (StackingRegressor([("a", MODELS["histograms, values"])], cv=2), "read of it alone, .*; fit it behind an encoder"),
-        (make_pipeline(FunctionTransformer(), trees), "read of a table's columns alone; fit it without steps before it"),
+        (make_pipeline(passes, trees), "read of a table's columns alone; fit it without steps before it"),
         (CalibratedClassifierCV(trees, ensemble=False, cv=2), r"it decides as its calibrated_classifiers_\[0\].estimator does"),
     ):
         with pytest.raises(ModelError, match=match):
