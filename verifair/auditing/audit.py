@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
-from warnings import catch_warnings, filterwarnings, warn
+from warnings import catch_warnings, filterwarnings
 
 import pandas as pd
 
@@ -35,7 +35,7 @@ from verifair.models.read import read
 from verifair.notebook.shown import Pictured
 from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
-from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names, guessed_favourable, is_bare
+from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text
@@ -170,8 +170,6 @@ def audit(
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     data = None if missing == outside == "error" else {"file": IN_MEMORY, "missing": missing, "outside": outside}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, data, names, settings)), name="audit", folder=Path.cwd())
-    if schema is None and positive is None and used_schema.positive_label is not None and not is_bare(frame[str(target)]):
-        warn(guessed_favourable(frame[str(target)], used_schema.positive_label), DraftWarning, stacklevel=2)
     try:
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     except TypeError as error:

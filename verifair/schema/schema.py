@@ -29,7 +29,15 @@ from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
 from verifair.schema.drafts.column import missing, row_numbers
-from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names, guesses, inferred
+from verifair.schema.drafts.infer import (
+    DraftWarning,
+    check_asked,
+    column_names,
+    guessed_favourable,
+    guesses,
+    inferred,
+    is_customary,
+)
 from verifair.schema.drafts.one_hot import gathered, spread
 from verifair.schema.drafts.table import columns_of
 from verifair.schema.feature import Feature, Scale
@@ -55,8 +63,8 @@ class Schema(Shown, InputSpace):
         "value >= 600" for a regression model, or "class in [low, middle]" (`verifair.schema.outcome`).
         model: whatever `verifair.read` takes. If it takes the table's own columns, it gives their order, kinds and categories; if
         it takes a matrix of numbers, scaling and one-hot blocks are guessed from the table and its labels (`infer`).
-        A DraftWarning names columns with missing values. Numbers that go with the label, and are not protected, are
-        proposed as merit.
+        A DraftWarning names columns with missing values, and a favourable label that was guessed. Numbers that go with the label,
+        and are not protected, are proposed as merit.
         """
         check_asked(frame, target=target, positive=positive)
         protected = column_names(protected, "protected")
@@ -75,6 +83,8 @@ class Schema(Shown, InputSpace):
             encoded=missing_categories(model, named_columns(frame, names_of(model))) if unscaled else None,
         )  # fmt: skip
         drafted = cls.build(fields)
+        if positive is None and drafted.positive_label is not None and not is_customary(frame[target]):
+            warnings.warn(guessed_favourable(frame[target], drafted.positive_label), DraftWarning, stacklevel=3)
         if network is not None:
             check_decisions(model, network, drafted, frame)
             guessed = guesses(network, fields, frame, compared=model is not network)

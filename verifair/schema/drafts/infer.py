@@ -23,6 +23,8 @@ from verifair.schema.spelling import listed, nearest
 from verifair.screen import ShownWarning
 
 BARE = ("true", "false", "yes", "no")
+UNFAVOURABLE = ("arrest", "bad", "bankrupt", "default", "delinq", "deni", "deny", "fail", "fraud", "recid", "refus", "reject")
+"""Parts of the names of labels whose 1 is not what people hope for."""
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 SURELY = 0.5
@@ -259,9 +261,11 @@ def guessed_favourable(label: pd.Series, chosen: str) -> str:
     return f"{guess}; if it is another, name it: positive={other!r} (--positive {shlex.quote(other)})"
 
 
-def is_bare(label: pd.Series) -> bool:
-    """Return True for labels 0 and 1, yes and no: of these 1, and yes, are favourable by custom."""
-    return all(value.lower() in BARE or _is_number(value) for value in {text(value) for value in label.dropna()})
+def is_customary(label: pd.Series) -> bool:
+    """Return True for labels 0 and 1, yes and no, of which 1, and yes, are favourable by custom; not where the name of the label
+    speaks against it, such as "deny"."""
+    bare = all(value.lower() in BARE or _is_number(value) for value in {text(value) for value in label.dropna()})
+    return bare and not any(word in str(label.name).lower() for word in UNFAVOURABLE)
 
 
 def _is_number(value: str) -> bool:

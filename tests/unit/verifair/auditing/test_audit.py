@@ -169,9 +169,9 @@ def test_what_cannot_be_audited(model: Pipeline) -> None:
     with pytest.raises(DataError, match="the table has no column 'gender'; known are income, sex, housing, credit"):
         vf.audit(model, PEOPLE, target="credit", sensitive=["gender"])
     with pytest.raises(QueryError, match=r"analyses: 'pbo': unknown analysis; .*pba"):
-        vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], analyses=["pbo"])
+        vf.audit(model, PEOPLE, target="credit", positive="good", sensitive=["sex"], analyses=["pbo"])
     with pytest.raises(SchemaError, match=r"audit: \[analyses\.kmax\]: bucket: unknown key"):
-        vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], analyses={"kmax": {"bucket": 5}})
+        vf.audit(model, PEOPLE, target="credit", positive="good", sensitive=["sex"], analyses={"kmax": {"bucket": 5}})
     with pytest.raises(QueryError, match=r"timeout|seconds"):
         vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], timeout=-1)
     with pytest.raises(QueryError, match="model: found DataFrame; expected the path"):

@@ -128,7 +128,7 @@ def test_a_fitted_pipeline_is_the_model_with_its_columns_by_name(name: str) -> N
     network = vf.read(model, frame)
     assert [feed.name for feed in network.feeds] == columns
     assert network.classes == ("bad", "good")
-    schema = vf.Schema.infer(frame.assign(y=Y), target="y", model=model)
+    schema = vf.Schema.infer(frame.assign(y=Y), target="y", positive="good", model=model)
     given = schema.encode(schema.raw(frame)).astype(np.float32)
     assert np.abs(runtime_outputs(network, given)[:, 1] - said(model, frame)).max() < 1e-5
 
@@ -238,7 +238,7 @@ def test_imputers_pass_rows_that_have_all_values() -> None:
     with pytest.warns(vf.ImportDifference, match="fills in missing words, the converted model does not"):
         network = vf.read(model, frame)
     whole = frame.dropna()
-    schema = vf.Schema.infer(whole.assign(y=Y[whole.index]), target="y", model=network)
+    schema = vf.Schema.infer(whole.assign(y=Y[whole.index]), target="y", positive="good", model=network)
     shown = runtime_outputs(network, schema.encode(schema.raw(whole)).astype(np.float32))
     assert np.abs(shown[:, 1] - said(model, whole)).max() < 1e-5
     assert "Imputer" in {node.op_type for node in onnx.load_model_from_string(network.stored).graph.node}
@@ -422,7 +422,7 @@ def test_the_same_object_is_the_same_model_at_every_door(tmp_path: Path) -> None
     again = [vf.read(model, X), vf.read(tmp_path / "m.onnx"), vf.read(str(tmp_path / "m.onnx")), vf.read(stored)]
     again += [vf.read((tmp_path / "m.onnx").read_bytes()), vf.read(network)]
     assert {one.source_sha256 for one in again} == {network.source_sha256}
-    schema = vf.Schema.infer(X.assign(y=Y), target="y", model=model)
+    schema = vf.Schema.infer(X.assign(y=Y), target="y", positive="good", model=model)
     query = vf.IndividualFairness(model=model, schema=schema, protected=["sex"], epsilon=0.99)
     assert query.model.source_sha256 == network.source_sha256
     verdict = vf.verify(query)
@@ -787,7 +787,7 @@ def test_values_are_no_decisions() -> None:
     model = fitted(Ridge(), X[NUMBERS], X["label"])
     assert vf.read(model, X).outputs == 1
     for ask in (
-        lambda: vf.Schema.infer(X.assign(y=Y), target="y", model=model),
+        lambda: vf.Schema.infer(X.assign(y=Y), target="y", positive="good", model=model),
         lambda: vf.audit(model, X.assign(y=Y), target="y", sensitive=["sex"]),
     ):
         with pytest.raises(QueryError, match="model: sklearn Ridge gives values, and decisions are asked about; say which values"):
@@ -1011,7 +1011,7 @@ def test_combined_estimators_take_the_columns_by_name(name: str) -> None:
     assert isinstance(network, kind)
     assert sorted(feed.name for feed in network.feeds) == sorted([*NUMBERS, *WORDS])
     assert network.classes == ("bad", "good")
-    schema = vf.Schema.infer(X.assign(y=Y), target="y", model=network)
+    schema = vf.Schema.infer(X.assign(y=Y), target="y", positive="good", model=network)
     shown = runtime_outputs(network, schema.encode(schema.raw(X)).astype(np.float32))
     assert np.abs(shown[:, 1] - said(model, X)).max() < 1e-5
     assert vf.verify(vf.IndividualFairness(model=network, schema=schema, protected=["sex"])).status is not vf.Status.UNKNOWN

@@ -1,5 +1,6 @@
 """Drafted schemas read the table that they were drafted from, and fit models that take a table."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def test_draft_of_a_shipped_table_reads_it_as_its_own_schema_does(name: str) -> 
     dataset = datasets.load(name)
     text = draft(dataset.frame, target=dataset.target, protected=["sex"])
     drafted = Schema.loads(text)
-    assert drafted == Schema.infer(dataset.frame, target=dataset.target, protected=["sex"])
+    with pytest.warns(DraftWarning, match="is taken as the favourable value, as none was named; if it is another, name it"):
+        assert drafted == Schema.infer(dataset.frame, target=dataset.target, protected=["sex"])
     assert drafted.protected_names == ("sex",)
     assert drafted.domain.columns == dataset.schema.domain.columns
     assert drafted.positive_label == dataset.schema.positive_label
@@ -124,11 +126,21 @@ def classifier(classes: tuple[str, ...], outputs: int) -> Network:
     return network_of((np.ones((outputs, 1)), None), feeds=(feed,), classes=classes)
 
 
+@pytest.mark.parametrize(("name", "told"), [("deny", True), ("loan_default", True), ("y", False), ("approved", False)])
+def test_one_is_favourable_by_custom_unless_the_label_speaks_against_it(name: str, told: bool) -> None:
+    frame = pd.DataFrame({"age": range(6), name: [0, 1] * 3})
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert Schema.infer(frame, target=name).positive_label == "1"
+    assert any(f"label {name!r}: '1' is taken as the favourable value" in str(one.message) for one in shown) is told
+
+
 def test_positive_is_the_class_that_the_network_decides_about() -> None:
     """Labels sort otherwise than people think: approved comes before denied, and the logit is that of denied."""
     frame = pd.DataFrame({"age": range(6), "credit": ["approved", "denied"] * 3})
     network = classifier(("approved", "denied"), 1)
-    assert Schema.infer(frame, target="credit", model=network).positive_label == "denied"
+    with pytest.warns(DraftWarning, match="'denied' is taken as the favourable value"):
+        assert Schema.infer(frame, target="credit", model=network).positive_label == "denied"
     for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
         assert Schema.infer(frame, target="credit", positive=positive, model=classifier(named, 1)).positive_label == positive
     first = Schema.infer(frame, target="credit", positive="approved", model=network)
@@ -377,7 +389,7 @@ def test_scaling_and_blocks_of_a_matrix_are_as_the_labels_suggest(kind: str) -> 
         Schema.infer(frame.drop(columns="home"), target="approved", positive=True, model=model)
     # The model's class 1 is approved, which sorts before denied: its decisions say so.
     named = frame.assign(approved=np.where(frame["approved"], "approved", "denied"))
-    with pytest.warns(vf.DraftWarning, match="a guess"):
+    with pytest.warns(vf.DraftWarning, match="a guess|'approved' is taken as the favourable value"):
         assert Schema.infer(named, target="approved", model=model).positive_label == "approved"
     # Whoever calls the other one favourable asks about class 0.
     with pytest.warns(vf.DraftWarning, match="a guess"):
@@ -423,7 +435,7 @@ def test_a_name_that_begins_with_a_blank_is_not_what_a_csv_file_gives(tmp_path: 
     said = "no column ' lead', which the model takes; it has 'lead': blanks before names are left out .* as Parquet, which keeps"
     with pytest.raises(DataError, match=said):
         Schema.infer(datasets.read_table(tmp_path / "t.csv"), target="y", model=model)
-    kept = Schema.infer(datasets.read_table(tmp_path / "t.parquet"), target="y", model=model)
+    kept = Schema.infer(datasets.read_table(tmp_path / "t.parquet"), target="y", positive="b", model=model)
     assert [feature.name for feature in kept.features] == ["age", " lead"]
 
 
