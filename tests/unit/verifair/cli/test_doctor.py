@@ -67,6 +67,13 @@ def test_doctor_names_every_package_that_is_declared() -> None:
     assert {(re.split(r"[^\w-]", one)[0], extra) for one, extra in found} == listed
 
 
+@pytest.fixture
+def all_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing every package takes eleven seconds; `tests/e2e/test_package.py` does."""
+    monkeypatch.setattr(_packages, "broken", lambda _: {})
+
+
+@pytest.mark.usefixtures("all_import")
 def test_doctor_says_in_a_line_for_which_methods_a_solver_can_be_named(tmp_path: Path) -> None:
     done = answered("doctor", "--json", "doctor.json", cwd=tmp_path)
     cells = [[cell.strip() for cell in line.split("│")] for line in done.stdout.splitlines()]
@@ -79,6 +86,7 @@ def test_doctor_says_in_a_line_for_which_methods_a_solver_can_be_named(tmp_path:
         assert taken == {name for name, methods in found.items() if method in methods.split(", ")}
 
 
+@pytest.mark.usefixtures("all_import")
 def test_doctor_shows_how_trees_are_read_and_how_far_their_sums_are_rounded(tmp_path: Path) -> None:
     trees = [(0, "BRANCH_LEQ", 0.5, [0.1], [0.7]), (1, "BRANCH_LT", -1.0, [0.3], [-0.9])]
     file = tree_models.save(tmp_path / "trees.onnx", trees, 2)
