@@ -27,7 +27,8 @@ RARE, FEW = 0.01, 2
 """Share of the rows, and number of rows: more different decisions than these are no rounding errors."""
 REMEDY = (
     "give the table that it was fitted on, with its columns in their order and its categories as they were; where the rows hold a "
-    "value that decides, move the threshold of `positive` off it, for models hold float32 numbers"
+    "value that decides, move the threshold of `positive` off it, for models hold float32 numbers; where trees ask about decimals "
+    "such as 14.81, fit it on float32 numbers (frame.astype with 'float32')"
 )
 
 
