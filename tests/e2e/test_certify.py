@@ -243,7 +243,7 @@ def test_ties_have_no_margin_and_one_person_is_one(ties: list[object], verifair:
     assert verifair("check", proof, *about(ties))[0] == 0
     code, out, _ = verifair("certify", *ties, "--box", "age=3", "--enumerate", 9, "--exit-verdict")
     assert code == 10
-    assert out.startswith("1 person is decided otherwise with another sex, all else equal. There is nobody else: ")
+    assert out.startswith("1 person is decided otherwise with another value of sex, all else equal. There is nobody else: ")
     code, out, _ = verifair("certify", *ties, "--box", "hours=0:19", "--arithmetic", "float32", "--exit-verdict")
     assert (code, "UNKNOWN (float32)" in out, "a longer run does not decide it" in out) == (20, True, True)
 
@@ -328,7 +328,7 @@ def test_everybody_who_is_treated_differently_is_listed(
         assert one["float32_agrees"] is True
     assert (found["complete"], found["wanted"], found["reason"], found["certificate"]) == (True, 1000, None, None)
     assert found["rests_on"] == ("solver" if method[1:2] == ("milp",) else "search") or found["rests_on"] == "search"
-    assert f"{len(wrong)} different people are decided otherwise with another sex" in screen
+    assert f"{len(wrong)} different people are decided otherwise with another value of sex" in screen
     assert "These are all" in screen
     assert "no certificate" in screen or "nobody has checked it" in screen
     table = pd.read_csv(out / "counterexamples.csv")

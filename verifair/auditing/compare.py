@@ -139,7 +139,7 @@ def _question_difference(now: AuditResult, before: AuditResult, key: str) -> str
     if first is None or second is None:
         return ""
     names = [name for name in QUESTION_SETTINGS.get(key, ()) if first.settings.get(name) != second.settings.get(name)]
-    return f"asked with another {' and '.join(names)}" if names else ""
+    return f"asked with other settings ({', '.join(names)})" if names else ""
 
 
 def _quantities(result: AuditResult, key: str) -> dict[tuple[str, str], _Quantity]:

@@ -27,7 +27,7 @@ from verifair.systems.groups import SMALL
 from verifair.systems.proportions import critical, level_of_pairs, ratio, wilson_of
 from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.results.result import Count, Interval, Probability, Shape
-from verifair.systems.results.words import percent
+from verifair.systems.results.words import name_words, percent
 
 FOUR_FIFTHS = 0.8
 """A group whose rate is below this part of the highest group's rate fails the four-fifths rule (EEOC, 29 CFR 1607.4 D)."""
@@ -369,11 +369,12 @@ def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) 
     else:
         low, high = lowest(groups), reference(groups)
         comparison = " and ".join(
-            f"{group.group} {percent(group.rate.mean)} ({counted(group.people, 'person', 'people')})" for group in (low, high)
+            f"{percent(group.rate.mean)} of {counted(group.people, 'person', 'people')} with {name_words(feature)} {group.group}"
+            for group in (low, high)
         )
         end = "which fails the four-fifths rule" if fails(low) else "which passes the four-fifths rule"
         end += "" if clear(low) else f" ({'fails' if not fails(low) else 'passes'} at one end of the 95 % interval)"
-        text = f"{feature}: the model gives {favourable} to {comparison}; ratio {_ratio(low)}, {end}."
+        text = f'{feature}: the model gives "{favourable}" to {comparison}; ratio {_ratio(low)}, {end}.'
         tone = Tone.BAD if fails(low) and clear(low) else Tone.WATCH if fails(low) or not clear(low) else Tone.PLAIN
     small = sum(not group.ranked for group in groups)
     if small and reason is None:

@@ -15,6 +15,7 @@ from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
 from verifair.systems.results.result import Answer, Count, Seconds
+from verifair.systems.results.words import listed
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
 
@@ -155,7 +156,8 @@ def _explain(answer: QueryAnswer, saved: Path | None) -> None:
     from verifair.cli.output import tell
 
     cases = "1 case" if answer.cases == 1 else f"{answer.cases} cases"
-    tell(f"{cases}, {', '.join(answer.engines) or 'none to decide'}, {answer.seconds:.2f} s")
+    methods = dict.fromkeys(engine.partition(" (")[0] for engine in answer.engines)  # the JSON says in which form each was asked
+    tell(f"{cases}{f', by {listed([*methods])}' if methods else ', none to decide'}, {answer.seconds:.2f} s")
     if answer.answer.value == "unsat":
         tell("about the real-valued function of the stored weights")
     if answer.reason is not None:

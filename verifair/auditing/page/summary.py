@@ -160,9 +160,10 @@ def answer(result: AuditResult) -> tuple[str, str]:
     no, open_ = ([name_words(name) for name in names] for names in (no, open_))
     if no:
         scope = "on anybody whom the schema describes"
-        text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
+        text.append(f"{'' if text else 'No. '}It is proved that another value of {listed(no)} alone changes no decision, {scope}.")
     if open_:
-        text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
+        unknown = "" if text else "Not known. "
+        text.append(f"{unknown}Whether another value of {listed(open_)} alone changes decisions was not shown.")
     failing = [_failing(f, group, result.favourable) for f in sensitive for group in f.groups if fails(group)]
     if failing:
         text.append(f"Below the four-fifths limit of 0.8: {listed(failing)}.")
@@ -181,7 +182,9 @@ def _failing(feature: SensitiveFeature, group: GroupDecisions, favourable: str) 
     best = reference(feature.groups)
     bounds = "" if group.ratio_low is None else f"95 % interval {group.ratio_low:.2f} to {group.ratio_high:.2f}, "
     counts = f"{group.people:,} and {best.people:,} people" + ("" if clear(group) else "; that it is below 0.8 may be chance")
-    return f'{group.group} gets "{favourable}" {ratio_words(group.ratio or 0.0)} times as often as {best.group} ({bounds}{counts})'
+    name, often = name_words(feature.name), ratio_words(group.ratio or 0.0)
+    people = f'people with {name} {group.group} get "{favourable}" {often} times as often as those with {name} {best.group}'
+    return f"{people} ({bounds}{counts})"
 
 
 def surely(result: AuditResult) -> str:
@@ -205,8 +208,9 @@ def hit(result: AuditResult) -> str:
     """Return, for each feature, the group whose people would most often gain the favourable outcome with another value; or ""."""
     hits = [(feature.name, *feature.hit) for feature in features(result) if feature.hit is not None]
     return " ".join(
-        f'By {name_words(name)}, most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get '
-        f'"{result.favourable}" with another value.' for name, group, gain, people in hits
+        f'Of the people with {name_words(name)} {group}, {gain:,} of {people:,} ({percent(gain / people)}) would get '
+        f'"{result.favourable}" with another value, most of all groups of {SMALL} people or more.'
+        for name, group, gain, people in hits
     )
 
 
@@ -301,10 +305,10 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     for feature in features(result):
         if feature.flips is not None and feature.flips[1] < feature.flips[2]:
             rest = f"{feature.flips[2] - feature.flips[1]:,} of the table's {feature.flips[2]:,} people"
-            yield f"Not decided for {rest}: whether another {name_words(feature.name)} changes the decision."
+            yield f"Not decided for {rest}: whether another value of {name_words(feature.name)} changes it."
         open_ = 0.0 if feature.alike is None else 1.0 - sum(feature.alike)
         if open_ > 0:
             text = f" for {percent(open_)} of {feature.whom}: whether" if open_ < 1 else f": for how many of {feature.whom}"
-            yield f"Not decided{text} another {name_words(feature.name)} changes the decision."
+            yield f"Not decided{text} another value of {name_words(feature.name)} changes the decision."
     others = f"The effect of features other than {listed(result.protected)}; whether" if result.protected else "Whether"
     yield f"{others} the labels are right, and whether the table represents those who are decided on."

@@ -108,7 +108,7 @@ def _groups(result: FgceResult, rechecked: Collection[str]) -> Iterator[Statemen
     accepted in this run."""
     favourable, fitted = result.fitted.schema.outcomes[1], result.fitted
     for g in result.groups:
-        start = f"{g.name}: of the refused people asked about, {of(g.factuals, g.negatives)} can get {favourable} by allowed "
+        start = f'{g.name}: of the refused people asked about, {of(g.factuals, g.negatives)} can get "{favourable}" by allowed '
         start += "changes"
         if g.hopeless:
             start += f"; for {g.hopeless:,} the rows used show no such way"
@@ -135,7 +135,7 @@ def _groups(result: FgceResult, rechecked: Collection[str]) -> Iterator[Statemen
             certainty = Standing.UNKNOWN
         yield Statement(text=text, standing=certainty, tone=Tone.PLAIN)
     for name, people in fitted.stranded_.items():
-        text = f"{name}: none of the {people:,} refused people asked about can get {favourable} by allowed changes between the "
+        text = f'{name}: none of the {people:,} refused people asked about can get "{favourable}" by allowed changes between the '
         text += "rows used, so there is nothing to compare."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
     for name, reason in fitted.skipped_.items():
@@ -153,14 +153,16 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         values = {group.removeprefix(f"{name} = "): value for group, value in line.values.items()}
         people = {group.removeprefix(f"{name} = "): count for group, count in line.people.items()}
         phrases = {
-            group: f"{group} {percent(value) if share else f'{value:.3g}'} ({counted(people[group], 'person', 'people')})"
+            group: f"{percent(value)} of {counted(people[group], 'person', 'people')} with {name} {group}" if share
+            else f"{value:.3g} with {name} {group} ({counted(people[group], 'person', 'people')})"
             for group, value in values.items()
         }
         text = f"{_measure(line.measure, result)}, by {name}{excluded}: {', '.join(phrases.values())}."
         brief = ""
         if line.clear and line.chance is not None:  # groups are not ranked by a number without an interval
             worst = str(line.worst).removeprefix(f"{name} = ")
-            text += f" It is higher for {worst}, by {line.apart:.3g} ({line.chance.low:.3g} to {line.chance.high:.3g}, 95 %)."
+            interval = f"{line.chance.low:.3g} to {line.chance.high:.3g}, 95 %"
+            text += f" It is higher with {name} {worst}, by {line.apart:.3g} ({interval})."
             best = min(line.ranked, key=lambda group: line.values[group]).removeprefix(f"{name} = ")
             pair = " and ".join(phrases[group] for group in (worst, best))
             label = f'smallest change that gives refused people "{result.fitted.schema.outcomes[1]}", on average '

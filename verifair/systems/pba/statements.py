@@ -137,15 +137,15 @@ def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator
     for position, line in shown.sort_index().iterrows():
         low, high = (exchange.format(line[end]) for end in ("low", "high"))
         biased, people = int(line["biased"]), int(line["people"])
-        pair, raises, lowers = f"{high} instead of {low}", int(line["raises"]), int(line["lowers"])
+        pair, raises, lowers = f"{exchange.name} {high} instead of {low}", int(line["raises"]), int(line["lowers"])
         nearby = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
         if biased:
             text = (
-                f"{firmly(result.standing)}{nearby}: being {pair} {up} {score} for "
+                f"{firmly(result.standing)}{nearby}: {pair} {up} {score} for "
                 f"{of(raises, people)} {persons}, and {down} it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} {persons} it is proved that being {pair} changes {score}{nearby}."
+            text = f"For none of {people:,} {persons} it is proved that {pair} changes {score}{nearby}."
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither is true of everybody near them (an exact counterexample for each)."
         if line["unknown"]:
@@ -155,7 +155,7 @@ def _biased(subject: Subject, result: _Proved, unit: str, rows: str) -> Iterator
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         level = result.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
         note = " (and for everybody almost like them)" if nearby else ""
-        brief = f"{exchange.name}: being {pair} {up} {score} for {raises:,} of {people:,} {persons}{note}; {down} it for {lowers:,}"
+        brief = f"{pair} {up} {score} for {raises:,} of {people:,} {persons}{note}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
         comparison = "most people are biased by this one" if biased else "nobody is proved to be biased by any of them"
@@ -189,10 +189,11 @@ def _of_other_classes(result: _Proved, favoured: Sequence[int]) -> Iterator[Stat
         audited = int(answers["people"][answers["delta"] == delta].sum())
         each = "" if len({*answers["group"]}) == 2 else ", each counted with every other value"
         text = (
-            f"{firmly(result.standing)}{nearby}: another {result.exchange.name} changes the margin of their own class, for "
-            f"{of(int(people), audited)} people whose label is not favourable and predicted correctly with either value{each}."
+            f"{firmly(result.standing)}{nearby}: another value of {result.exchange.name} changes the margin of their own class, "
+            f"for {of(int(people), audited)} people whose label is not favourable and predicted correctly with either value{each}."
         )
-        brief = f"Another {result.exchange.name} also moves {int(people):,} of {audited:,} people whose label is not favourable."
+        brief = f"Another value of {result.exchange.name} also moves {int(people):,} of {audited:,} people whose label is not "
+        brief += "favourable."
         first = delta == min(result.query.delta)
         yield Statement(text=text, standing=result.standing, tone=Tone.WATCH, headline=first, brief=brief if first else "")
 

@@ -261,7 +261,7 @@ def test_the_legend_explains_the_mark_of_the_first_sentence(model: Pipeline, tmp
     """Also if no analysis has it: here the groups' rates differ, and nobody asked about changed decisions."""
     found = vf.audit(model, PEOPLE, target="credit", positive="good", sensitive=["sex"], analyses={"fgce": {"k": 99}}, effort=4.0)
     page = found.save(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Not known. Whether another sex alone changes decisions was not shown. Below the four-fifths limit" in page
+    assert "Not known. Whether another value of sex alone changes decisions was not shown. Below the four-fifths limit" in page
     assert "people or groups are treated differently" in page
 
 

@@ -101,7 +101,7 @@ def test_a_proof_that_was_not_accepted_bounds_nothing(audited: Path) -> None:
 @pytest.mark.parametrize(("change", "why"), [
     (lambda content: [one.update(sha256="0" * 64) for one in content["sources"] if one["role"].startswith("schema")],
      "another schema describes other people"),
-    (lambda content: part(content, "kmax")["settings"].update(buckets=5), "asked with another buckets"),
+    (lambda content: part(content, "kmax")["settings"].update(buckets=5), "asked with other settings (buckets)"),
     (lambda content: content.update(sections=[]), "only one of the two audits has it"),
 ])  # fmt: skip
 def test_other_questions_are_not_compared(audited: Path, change: Any, why: str) -> None:

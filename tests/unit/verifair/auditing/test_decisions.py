@@ -36,8 +36,8 @@ def test_a_failure_of_the_four_fifths_rule_is_a_headline_with_numbers_and_interv
     (said,) = found.statements
     assert said.headline
     assert said.tone is Tone.BAD
-    assert "junior 31.6% (190 people)" in said.text
-    assert "senior 80.1% (810 people)" in said.text
+    assert "31.6% of 190 people with race junior" in said.text
+    assert "80.1% of 810 people with race senior" in said.text
     assert "fails the four-fifths rule" in said.text
     (junior,) = (one for one in found.groups if one.group == "junior")
     assert junior.ratio == pytest.approx(60 / 190 / (649 / 810))
@@ -91,7 +91,7 @@ def test_a_rate_of_exactly_four_fifths_of_another_passes() -> None:
 
 def test_equal_rates_are_those_of_different_groups() -> None:
     (said,) = decided(women=(100, 50), men=(100, 50)).statements
-    assert "women 50.0% (100 people) and men 50.0% (100 people)" in said.text
+    assert "50.0% of 100 people with race women and 50.0% of 100 people with race men" in said.text
     assert "ratio 1.00 (0.76 to 1.32), which passes the four-fifths rule (fails at one end" in said.text
     assert said.tone is Tone.WATCH
 
@@ -137,7 +137,7 @@ def test_a_group_that_nobody_of_is_favoured_fails() -> None:
     found = decided(none=(100, 0), half=(100, 50))
     (said,) = found.statements
     assert said.tone is Tone.BAD
-    assert "none 0.0% (100 people)" in said.text
+    assert "0.0% of 100 people with race none" in said.text
 
 
 def test_rates_are_of_the_whole_table_and_accuracy_of_its_labels() -> None:

@@ -75,7 +75,7 @@ def test_of_many_pairs_of_values_those_are_told_by_which_most_are_biased(tmp_pat
     *told, others = [one for one in statements if "instead of" in one.text or "further" in one.text]
     raised = {pair: sum(rows.age.isin(pair) & ((6.5 - rows.debt > max(pair)) | (6.5 - rows.debt < min(pair))))
               for pair in combinations(range(7), 2)}
-    said = [re.search(r"being (\d) instead of (\d) raises .*? for (\d+) of", one.text) for one in told]
+    said = [re.search(r"age (\d) instead of (\d) raises .*? for (\d+) of", one.text) for one in told]
     found = {(int(one[2]), int(one[1])): int(one[3]) for one in said if one is not None}
     assert len(found) == MOST_PAIRS < len(raised)
     assert found == {pair: raised[pair] for pair in found}
@@ -148,7 +148,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     counts = {"people": 1, "asked": 1, "decided_otherwise": 1, "to_favourable": 1}
     groups = {"a": {"people": 1, "decided_otherwise": 1, "to_favourable": 1}}
     assert found.answer[0]["exchanged"] == counts | {"groups": groups}, "people, not their two exchanges"
-    said = '1 would get "positive" (now a: 1 of 1), 0 would get "negative".'
+    said = '1 would get "positive" (1 of 1 with group a), 0 would get "negative".'
     assert found.statements[0].text.endswith(said)
     assert {one.row for one in found.witnesses} == {"Kim"}, "as the table calls them"
     assert found.witnesses[0].sentence.startswith("The person of row Kim")

@@ -72,7 +72,8 @@ def test_the_group_that_would_gain_most_often_is_named_where_it_is_large_enough(
         group: {"people": people, "decided_otherwise": gain + 1, "to_favourable": gain}
         for group, people, gain in (("Male", 60, 3), ("Female", 31, 2), ("Other", 9, 9))
     }
-    assert hit(certified(found)) == 'By sex, most often Female: 2 of 31 (6.5%) would get "good credit" with another value.'
+    said = 'Of the people with sex Female, 2 of 31 (6.5%) would get "good credit" with another value'
+    assert hit(certified(found)) == f"{said}, most of all groups of 30 people or more."
     for one in found["exchanged"]["groups"].values():
         one["to_favourable"] = 0
     assert not hit(certified(found))
@@ -90,7 +91,7 @@ def test_people_who_are_not_decided_are_drawn_and_told_so() -> None:
     found = certified({"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 5}})
     assert "5 of the table's 100 people (5.0% at least)" in answer(found)[1]
     assert "5.0% of the table (5 people); 40 not decided" in screen(found)
-    assert "Not decided for 40 of the table's 100 people: whether another sex changes the decision." in list(not_examined(found))
+    assert "Not decided for 40 of the table's 100 people: whether another value of sex changes it." in list(not_examined(found))
     chart = page(found).split('class="alone"')[1].split("</tr>")[0]
     widths = dict(re.findall(r'class="(\w+)" x="[\d.]+" y="0" width="([\d.]+)"', chart))
     assert (widths["good"], widths["bad"]) == ("110.0", "10.0")
@@ -118,8 +119,9 @@ def test_an_audit_that_asked_nothing_of_decisions_knows_nothing() -> None:
 def test_a_group_below_four_fifths_is_in_the_answer_with_its_number_and_interval() -> None:
     tone, text = answer(rated({"Black": (58, 100), "White": (80, 100)}))
     assert tone == "bad"
-    said = 'Black gets "good credit" 0.72 times as often as White (95 % interval 0.59 to 0.88, 100 and 100 people; that it'
-    assert text.endswith(f"Below the four-fifths limit of 0.8: {said} is below 0.8 may be chance).")
+    said = 'people with race Black get "good credit" 0.72 times as often as those with race White'
+    interval = "(95 % interval 0.59 to 0.88, 100 and 100 people; that it is below 0.8 may be chance)"
+    assert text.endswith(f"Below the four-fifths limit of 0.8: {said} {interval}.")
 
 
 def test_one_person_is_shown_and_never_ranked() -> None:

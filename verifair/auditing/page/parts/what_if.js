@@ -148,8 +148,8 @@
         entry.why ? `nobody can be so: ${entry.why}` : decided(entry)], entry.value === raw[v] ? "own" : entry.why ? "" : entry.good !== own.good ? "other" : "");
     });
     const some = all.length > MANY && (!features[v].integer || features[v].high - features[v].low >= SWEPT) ? ` of ${all.length} tried` : "";
-    return flips.length ? `with another ${name} it changes (${flips.length} other value${flips.length > 1 ? "s" : ""}${some}, for example ${words(v, flips[0].value)})`
-      : `with another ${name} it stays${some ? ` at all${some}` : ""}`;
+    return flips.length ? `with another value of ${name} it changes (${flips.length} other value${flips.length > 1 ? "s" : ""}${some}, for example ${words(v, flips[0].value)})`
+      : `with another value of ${name} it stays the same${some ? `, at all${some}` : ""}`;
   };
   const held = (raw, own) => {
     const found = known.held.filter(({ lower, upper }) => raw.every((value, v) => value >= lower[v] && value <= upper[v]));

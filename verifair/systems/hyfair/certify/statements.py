@@ -37,7 +37,7 @@ from verifair.systems.hyfair.certify.tables import above, below, how_many, other
 from verifair.systems.results.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.verdicts import Gap, VerdictShape
-from verifair.systems.results.words import firmly, of, percent, rounded, value_words, witness_row
+from verifair.systems.results.words import firmly, name_words, of, percent, rounded, value_words, witness_row
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
@@ -244,13 +244,13 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     cap_note = f" The {MAX_SHOWN} with the largest change are shown one by one." if len(flips) > MAX_SHOWN else ""
     # If the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network, schema) if query.rule == "strict" else ""
-    outcome = f"would be decided otherwise with another {name}, all else equal{rule}"
+    outcome = f"would be decided otherwise with another value of {name}, all else equal{rule}"
     group_of = [] if schema[name].numeric else [schema.format(name, value) for value in raw[:, v].tolist()]
     better, worse = (Counter(group_of[row] for row in rows if group_of) for rows in (improved, flipped - improved))
     totals = Counter(group_of)
     n_improved = len(improved)
-    directions = f'{n_improved:,} would get "{schema.outcomes[1]}"{_by_group(better, totals)}, '
-    directions += f'{people - n_improved:,} would get "{schema.outcomes[0]}"{_by_group(worse, totals)}'
+    directions = f'{n_improved:,} would get "{schema.outcomes[1]}"{_by_group(name, better, totals)}, '
+    directions += f'{people - n_improved:,} would get "{schema.outcomes[0]}"{_by_group(name, worse, totals)}'
     found.statements.append(Statement(
         text=f"Of the table's people, {of(people, len(raw))} {outcome}{f': {directions}' if people else ''}.{tie_note}{cap_note}"
         if people or tie_note else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {outcome}.",
@@ -276,12 +276,13 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
         )
 
 
-def _by_group(tally: Counter[str], sizes: Counter[str]) -> str:
-    """Return the numbers found in each group, in brackets, the most frequent group first."""
+def _by_group(name: str, tally: Counter[str], sizes: Counter[str]) -> str:
+    """Return the numbers found in each group of a feature, in brackets, the most frequent group first."""
     if not tally:
         return ""
     rest = [counted(len(tally) - GROUPS, "more group", "more groups")] if len(tally) > GROUPS else []
-    return f" (now {', '.join([f'{group}: {people:,} of {sizes[group]:,}' for group, people in tally.most_common(GROUPS)] + rest)})"
+    shown = [f"{people:,} of {sizes[group]:,} with {name_words(name)} {group}" for group, people in tally.most_common(GROUPS)]
+    return f" ({', '.join(shown + rest)})"
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:

@@ -226,7 +226,7 @@ def how_many(result: EnumerationResult) -> str:
         phrase = f"{'has' if singular else 'have'} a {query.quantity} that moves by more than {exactly(query.epsilon)}"
     if not count:
         return "Nobody was found."
-    return f"{counted(count, 'person', 'different people')} {phrase} with another {names}, all else equal."
+    return f"{counted(count, 'person', 'different people')} {phrase} with another value of {names}, all else equal."
 
 
 def others(result: EnumerationResult) -> str:
