@@ -276,6 +276,19 @@ def test_no_width_scrolls_sideways_or_hides_a_column(browser: Any, file: Path, w
             assert seen == [True] * 3
 
 
+@pytest.mark.parametrize(("width", "told"), [(360, True), (1280, False)])
+def test_what_is_wider_than_its_box_says_that_it_scrolls(browser: Any, tmp_path: Path, width: int, told: bool) -> None:
+    whole = audit(witnesses=0)
+    wide = DataTable(title="Wide", rows=pd.DataFrame({f"column {n}": [1_000_000] for n in range(8)}))
+    path = tmp_path / "wide.html"
+    path.write_text(page(replace(whole, sections=(replace(whole.sections[0], tables=(wide,)),))), encoding="utf-8")
+    with opened(browser, path, width=width) as watched:
+        watched.page.locator("#section-1 summary").click()  # in closed details nothing has a width
+        expect(watched.page.locator(".table .note").first).to_be_visible(visible=told)
+        watched.page.set_viewport_size({"width": 1640 - width, "height": 900})
+        expect(watched.page.locator(".table .note").first).to_be_visible(visible=not told)
+
+
 def test_the_summary_fits_the_first_screen(seen: Watched) -> None:
     assert seen.page.locator(".summary").evaluate("e => e.getBoundingClientRect().bottom") < 800
 

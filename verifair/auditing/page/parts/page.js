@@ -38,6 +38,22 @@
     }
   }
 
+  /* What is wider than its box says that it scrolls. */
+  const sizes = new ResizeObserver((entries) => {
+    for (const box of new Set(entries.map(({ target }) => target.closest(".wide")))) {
+      box.nextElementSibling.hidden = box.scrollWidth <= box.clientWidth;
+    }
+  });
+  for (const box of all(".wide")) {
+    const note = document.createElement("p");
+    note.className = "note unprinted";
+    note.textContent = "Wider than the page: scroll it sideways.";
+    note.hidden = true;
+    box.after(note);
+    sizes.observe(box);
+    sizes.observe(box.firstElementChild);
+  }
+
   /* Commands can be copied. A page opened from disk may have no clipboard: then the command is selected and copied. */
   const copy = async (code, button) => {
     let done = false;
