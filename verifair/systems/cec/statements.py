@@ -20,6 +20,11 @@ from verifair.systems.work import Work, called, standing
 
 MAX_SHOWN = 100
 """Pairs to review in the table."""
+COLUMNS = {
+    "cec": "CEC", "cec_low": "CEC, low", "cec_high": "CEC, high", "pfr": "PFR", "pfr_low": "PFR, low", "pfr_high": "PFR, high",
+    "within": "control", "beyond": "excess", "beyond_low": "excess, low", "beyond_high": "excess, high",
+}
+"""Columns of the groups in the words of the documents."""
 PROOF_SHARE = 0.7
 """Share of the time left that goes to certified pairs, of all features together."""
 EXCLUDED: dict[str, Any] = {
@@ -90,8 +95,8 @@ def _measured(name: str, result: CecResult) -> Iterator[Statement]:
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN, headline=True)
     else:
         difference = (
-            f"{name}: reasons differ by {excess.mean:+.3f} more across groups than among comparable people of the same group "
-            f"({excess.low:+.3f} to {excess.high:+.3f}, 95 %"
+            f"{name}: reasons of comparable people differ by {abs(excess.mean):.3f} {'less' if excess.mean < 0 else 'more'} across "
+            f"groups than within a group ({excess.low:+.3f} to {excess.high:+.3f}, 95 %"
         )
         clear = excess.low > 0
         adds = "the group adds to the difference" if clear else "it is not clear whether the group adds anything"
@@ -146,10 +151,10 @@ def _pictures(n: int, name: str, result: CecResult) -> Iterator[Picture]:
 
 def _groups(name: str, result: CecResult) -> DataTable:
     return DataTable(
-        title=f"Groups by {name}", rows=result.group_table(),
-        note="cec: mean score, 0 (same reasons) to 1. pfr: share decided differently. A: same decision, same reasons; B: same "
-        "decision, other reasons; C: other decision, same reasons; D: both differ. within: mean score within the group; beyond: "
-        "how much higher it is across groups.",
+        title=f"Groups by {name}", rows=result.group_table().rename(columns=COLUMNS),
+        note="CEC: mean score, 0 (same reasons) to 1. PFR: share decided differently. control: mean score within the group; "
+        "excess: how much higher it is across groups. low, high: of the 95 % interval. A: same decision, same reasons; B: same "
+        "decision, other reasons; C: other decision, same reasons; D: both differ.",
     )
 
 

@@ -54,8 +54,9 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                             bar.get_x(), open_share, bar.get_width(), bar.get_height(), align="edge", facecolor="none",
                             edgecolor="#777777", hatch="///", label="not decided",
                         )
-            note = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
-            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){note}")
+            note = "" if groups == len(share) else f" ({len(share)} largest of {groups} groups)"
+            axis.set_title(f"{setting}: {'as they are' if setting == 'observed' else f'with {sensitive} exchanged'}{note}")
+            axis.set_xlabel(sensitive)
             if sum(len(str(group)) for group in share.index) > MAX_LETTERS:
                 for label in axis.get_xticklabels():
                     label.set(rotation=30, ha="right", rotation_mode="anchor")
@@ -63,7 +64,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
             axis.grid(axis="y", alpha=0.3)
         fig.axes[0].set_ylabel(f"proved more confident,\n% of eligible rows (delta = {delta:g})")
         handles = {name: handle for axis in fig.axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-        fig.legend(handles.values(), handles.keys(), title="outcome", loc="outside right upper")
+        fig.legend(handles.values(), handles.keys(), title="true outcome", loc="outside right upper")
 
 
 def _largest_groups(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:

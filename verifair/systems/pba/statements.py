@@ -243,8 +243,8 @@ def _robust(result: _Proved) -> Iterator[Statement]:
 def _picture(result: PbaResult, name: str) -> Picture:
     return picture(
         f"pba-{called(name)}", f"Proved persistent bias by {name}",
-        f"Share of people proved to be treated with more confidence as they are (left) or with {name} exchanged (right), by "
-        "outcome and group; the table below has the numbers.",
+        f"Share of people in whom the model is proved to be more confident as they are (left), or with {name} exchanged (right), "
+        "by true outcome and group; the table below has the numbers.",
         lambda path: outcome_plot(name, result.shares, path, classes_of(result.asked[0].query)),
     )
 
@@ -269,7 +269,8 @@ def _rates_table(rates: pd.DataFrame, rows_words: str) -> DataTable:
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among people with, or without, the favourable label. "
         "CFA: share of pairs of a person and a legal counterfactual that are decided alike; none where the schema's "
-        f"constraints allow no counterfactual. Measured on {rows_words}.",
+        "constraints allow no counterfactual. low, high: of the 95 % interval. ranked: compared with other groups. "
+        f"Measured on {rows_words}.",
     )
 
 

@@ -70,7 +70,8 @@ def bracket_plot(result: ShareResult, path: Path) -> None:
         axis.set_xlabel("seconds of work (the ends are certified, what is before them is estimated)")
         axis.set_ylabel("share of the domain")
         axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-        fig.suptitle(textwrap.fill(f"{headline(result.question)}: {fair[-1]:.2%} to {upper[-1]:.2%} of the domain", 80))
+        title = f'True of {fair[-1]:.2%} to {upper[-1]:.2%} of the domain: "{headline(result.question)}"'
+        fig.suptitle(textwrap.fill(title, 80))
 
 
 def partition_plot(summary: PartitionSummary, schema: Schema, question: str, path: Path) -> None:
@@ -83,7 +84,7 @@ def partition_plot(summary: PartitionSummary, schema: Schema, question: str, pat
     with figure(path, size, 1 + len(strips), heights=heights) as fig:
         top, *lower_axes = fig.axes
         _draw_shares(top, summary, bars)
-        fig.suptitle(f"{question}: {percent(summary.volume.proved)} of the domain certified")
+        fig.suptitle(f'Certified for {percent(summary.volume.proved)} of the domain: "{question}"')
         image = None
         for axis, block in zip(lower_axes, strips, strict=True):
             image = _draw_strip(axis, schema, block)

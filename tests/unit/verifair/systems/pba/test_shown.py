@@ -97,7 +97,7 @@ def test_groups_without_rows_are_not_drawn_as_none_of_a_hundred(tmp_path: Path, 
     plots.outcome_plot("age", shares_of(many, dict.fromkeys(many, 2), dict.fromkeys(many, 1)), tmp_path / "m.png", OUTCOMES)
     left = drawn[1].axes[0]
     assert len(left.get_xticklabels()) == plots.GROUPS
-    assert left.get_title(loc="left") == f"observed (own age): the {plots.GROUPS} largest of 30 groups"
+    assert left.get_title(loc="left") == f"observed: as they are ({plots.GROUPS} largest of 30 groups)"
     nobody = dict.fromkeys(many, 0)
     plots.outcome_plot("age", shares_of(many, nobody, nobody), tmp_path / "n.png", OUTCOMES)
     assert not drawn[2].axes[0].get_xticklabels()
