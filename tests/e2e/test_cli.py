@@ -199,6 +199,9 @@ def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -
     again = verifair("schema", "infer", german / "german.csv", "--target", "credit", "--out", tmp_path / "draft.toml")
     assert (again.returncode, "is there already; name another file" in " ".join(again.stderr.split())) == (2, True)
     assert Schema.load(tmp_path / "draft.toml").protected_names == ("sex",)  # what somebody corrected stays
+    guessed = verifair("schema", "infer", german / "german.csv", "--target", "credit")
+    assert "'good' is taken as the favourable value, as none was named" in " ".join(guessed.stderr.split())
+    assert Schema.loads(guessed.stdout).positive_label == "good"
 
 
 def _model(path: Path, op: str) -> Path:

@@ -32,23 +32,30 @@ For a pipeline that takes the table's own columns (docs/concepts/models.md), --m
 Example: verifair schema infer german.csv --target credit --protected sex --out german.toml
 """
 
+PROTECTED = "Column whose value should not matter, such as sex; repeat."
+
 
 @app.command("infer", help=INFER_EXAMPLE)
 def infer(
     data: Annotated[Path, typer.Argument(help="CSV, CSV.GZ or Parquet.", show_default=False)],
     target: Annotated[str, typer.Option("--target", help="Label column.", show_default=False)],
     positive: Annotated[str | None, typer.Option("--positive", help="Label value of the favourable class.")] = None,
-    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected column; repeat.")] = None,
+    protected: Annotated[list[str] | None, typer.Option("--protected", help=PROTECTED)] = None,
     model: Annotated[Path | None, typer.Option("--model", help="A pipeline (ONNX) that takes the table's columns.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
 ) -> None:
     from verifair import datasets
-    from verifair.cli.output import check_outputs
+    from verifair.cli.output import check_outputs, tell
     from verifair.schema.draft import draft
+    from verifair.schema.drafts.infer import guessed_favourable
+    from verifair.schema.schema import Schema
     from verifair.systems.results.files import save_text
 
     check_outputs({"--out": out}, new=True)
-    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
+    table = datasets.read_table(data)
+    text = draft(table, target=target, positive=positive, protected=protected or [], model=model)
+    if positive is None and (favourable := Schema.loads(text).positive_label) is not None:
+        tell(guessed_favourable(table[target], favourable))
     if out is None:
         typer.echo(visible_lines(text), nl=False)
     else:

@@ -15,7 +15,6 @@ from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
 from verifair.systems.results.result import Answer, Count, Seconds
-from verifair.systems.results.words import listed
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
 
@@ -154,6 +153,7 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
 def _explain(answer: QueryAnswer, saved: Path | None) -> None:
     """Print details beyond the first line on standard error."""
     from verifair.cli.output import tell
+    from verifair.systems.results.words import listed
 
     cases = "1 case" if answer.cases == 1 else f"{answer.cases} cases"
     methods = dict.fromkeys(engine.partition(" (")[0] for engine in answer.engines)  # the JSON says in which form each was asked
