@@ -128,7 +128,7 @@ def audit(
     target: column of the label.   positive: the favourable label, or a rule such as "value >= 600" (see `Schema.infer`).
     schema: one that you have checked, in place of target and positive; without it a schema is drafted from the table
     (`Schema.infer`), and proofs cover the rows that this draft allows.
-    sensitive: features whose effect is examined.   title: of the page.   seed: of every random draw.
+    sensitive: features whose effect is examined (elsewhere: protected).   title: of the page.   seed: of every random draw.
     analyses: names, or name -> settings as in an audit file's section (default: all that need no causal model).
     effort: work for all analyses, in seconds of one idle core; it is counted, not timed, so results do not depend on how busy the
     machine is (default: 150, at most timeout).   timeout: seconds by the clock after which the rest is left out.

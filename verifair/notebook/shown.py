@@ -21,6 +21,9 @@ class Shown:
 
         return line(self)
 
+    def __str__(self) -> str:  # pydantic's would print every field in full
+        return repr(self)
+
     def _repr_html_(self) -> str:
         from verifair.notebook.tables import html
 

@@ -54,9 +54,9 @@ RESULTS = ("proved", "refuted", "witness", "gap", "kmax", "share", "several", "p
 
 
 def test_every_line_is_short(objects: dict[str, object]) -> None:
-    lines = {name: repr(one) for name, one in objects.items() if name != "feature"}
+    lines = {f"{name}, {told.__name__}": told(one) for name, one in objects.items() if name != "feature" for told in (repr, str)}
     assert {name: text for name, text in lines.items() if len(text) > 200 or "\n" in text} == {}
-    assert len(lines) >= len(RESULTS) + 8
+    assert len(lines) >= 2 * (len(RESULTS) + 8)
     assert repr(objects["fair"]).startswith("IndividualFairness(model=Network")
 
 
