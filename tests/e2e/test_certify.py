@@ -141,7 +141,7 @@ def test_a_flip_is_shown_and_its_absence_is_proved_and_checked(tiny: list[object
     assert flips(ROWS).any()
     code, out, _ = verifair("certify", *tiny, "--flip", "--exit-verdict", "--json", tmp_path / "v.json")
     assert code == 10
-    assert "VIOLATED: the same person, another sex, another decision" in out
+    assert "VIOLATED: the same person, another value of sex, another decision" in out
     answer = strict(tmp_path / "v.json")
     x = answer["witness"]["x"]
     assert flips(np.array([[x["age"], x["hours"]]]))[0]

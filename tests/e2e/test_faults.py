@@ -79,7 +79,7 @@ def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside:
     (folder / "rest").write_bytes(bytes(28_000))
     code, screen, errors = inside(*ONE, "--json", folder / "old.json")
     assert (code, errors) == (2, f"error: {folder}/old.json: {NO_ROOM}")
-    assert screen.startswith("VIOLATED: the same person, another sex, another decision")
+    assert screen.startswith("VIOLATED: the same person, another value of sex, another decision")
     assert (folder / "old.json").read_text() == "{}"
     assert sorted(os.listdir(folder)) == ["old.json", "rest"]
 

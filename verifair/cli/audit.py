@@ -55,7 +55,7 @@ class AuditSettings(Settings):
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """A schema (TOML) that you have checked, in place of --target."""
     sensitive: Annotated[tuple[str, ...], Option(type=list[str])] = ()
-    """Sensitive feature; repeat."""
+    """Feature whose value should not matter, such as sex (--protected of other commands); repeat."""
     missing: Missing = "error"
     outside: Outside = "error"
     demo: str | None = None

@@ -18,7 +18,7 @@ from verifair.systems.cec.measures import INTERVALS
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
 from verifair.systems.results.result import Interval
 from verifair.systems.results.spreadsheets import save_table
-from verifair.systems.results.words import cell, percent, units
+from verifair.systems.results.words import DRAWN, cell, percent, units
 
 TITLE = "Explanation consistency: measured, not proved"
 SHORT_REGIMES: dict[Regime, str] = {
@@ -90,8 +90,9 @@ def _audit_line(result: CecResult) -> str:
     asked = result.asked
     pool = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
     dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
+    number = "" if DRAWN in asked.words else f" ({len(asked.people):,})"
     return (
-        f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {pool}, by "
+        f"Audited: {asked.words}{number}. Counterparts: the nearest with the same true label in {pool}, by "
         f"merit ({', '.join(asked.merit)}). Reasons: {result.query.attributions}.{dropped}"
     )
 

@@ -20,7 +20,7 @@ class PairSettings(Settings):
     """The compared people: pairs that differ in protected features alone."""
 
     protected: Protected = ()
-    """Protected feature; repeat for several."""
+    """Feature whose value should not matter, such as sex; repeat for several."""
     box: Box = Field(default_factory=dict)
     """Ask only about rows with feature=value or feature=low:high; repeat. Default: all that the schema allows."""
 

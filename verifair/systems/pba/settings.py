@@ -14,7 +14,7 @@ class PbaSettings(Settings):
     """The settings of `verifair pba`: the questions about persistent bias and robustness bias of every row."""
 
     protected: Protected = ()
-    """Sensitive feature; repeat for several (then rates of their intersections are shown as well)."""
+    """Feature whose value should not matter, such as sex; repeat for several (then rates of their intersections are shown, too)."""
     delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0, 2.0, 3.0)
     """Size of the neighbourhood, in units of the schema; repeat for several."""
     intersections: bool = False

@@ -193,7 +193,8 @@ def gap_words(gaps: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
         (high, n_high), (low, n_low) = ends
         joint = "" if line.groups == 2 else f", for all pairs of {line.groups} groups at once"
         yield (
-            f"{line.metric}: {line.highest} {percent(high)} (n = {n_high:,.0f}), {line.lowest} {percent(low)} (n = {n_low:,.0f}); "
+            f"{line.metric}: {percent(high)} of {n_high:,.0f} people with {line.sensitive} {line.highest}, {percent(low)} of "
+            f"{n_low:,.0f} with {line.sensitive} {line.lowest}; "
             f"gap {100 * line.gap:.1f} points (95 % interval {100 * line.low:.1f} to {100 * line.high:.1f}{joint}).{note}"
         )
 

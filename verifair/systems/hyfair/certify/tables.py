@@ -166,11 +166,11 @@ def _violation_words(query: IndividualFairness, witness: WitnessShape) -> str:
     same = f"the same person but for {near(query.relax, query.schema)}" if query.relax else "the same person"
     names = " and ".join(query.protected)
     if query.epsilon is None:
-        return f"{same}, another {names}, another decision{_rule(query)}"
+        return f"{same}, another value of {names}, another decision{_rule(query)}"
     first, second = witness.shown
     return (
-        f"{same}, another {names}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more "
-        f"than {exactly(query.epsilon)}"
+        f"{same}, another value of {names}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} "
+        f"apart, more than {exactly(query.epsilon)}"
     )
 
 

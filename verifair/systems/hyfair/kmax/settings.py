@@ -45,7 +45,7 @@ With files: verifair kmax adult.onnx --schema adult.toml --protected race --prot
     defaults={"timeout": 60.0},
     helps={
         "data": "Table of rows that the search starts from and moves among.",
-        "protected": "Protected feature; repeat for several, whose values are combined.",
+        "protected": "Feature whose value should not matter, such as sex; repeat for several, whose values are combined.",
         "certificate": "Write the bound's proof (.json or .json.gz).",
         "plot": "Draw the search and the cluster (PNG, PDF or SVG).",
     },
