@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from verifair.checker.certificates.envelope import semantics
+from verifair.errors import DataError, QueryError
 from verifair.systems.cec import plots
 from verifair.systems.cec.result import CecResult, CertifiedPairs
 from verifair.systems.cec.settings import SYSTEM, CecSettings
 from verifair.systems.cec.solve import solve
 from verifair.systems.cec.tables import REASON_WORDS, unproved, where
-from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, not_run
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.words import drawn, firmly, of, percent
 from verifair.systems.subject import Subject
@@ -35,17 +36,23 @@ EXCLUDED: dict[str, Any] = {
 
 
 def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
-    """Return the page's section on CEC, with groups by each protected feature alone."""
+    """Return the page's section on CEC, with groups by each protected feature alone. Raises DataError or QueryError if none can be
+    analysed."""
     names, everybody = list(dict.fromkeys(settings.protected)), subject.rows().count
     statements: list[Statement] = []
     pictures: list[Picture] = []
     tables: list[DataTable] = []
     evidence: list[Evidence] = []
     answers: list[dict[str, Any]] = []
+    problems: list[DataError | QueryError] = []
     for n, name in enumerate(names):
         split = {column: cuts for column, cuts in settings.split.items() if column == name}
         share = replace(work, top=MAX_SHOWN, checks=1 - PROOF_SHARE / (len(names) - n))
-        result = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
+        try:
+            result = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
+        except (DataError, QueryError) as error:
+            problems.append(error)
+            continue
         statements += _measured(name, result)
         if result.certified is not None:
             proof, proof_statements = _certified(result.certified, subject, name, work)
@@ -54,6 +61,9 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
         pictures += _pictures(n, name, result)
         tables += [_groups(name, result), _review(name, result)]
         answers.append({"protected": name, **result.model_dump(exclude=EXCLUDED)})
+    if not answers:
+        raise problems[0] if len(problems) == 1 else QueryError("\n".join(map(str, problems)))
+    statements += map(not_run, problems)
     asked = len(result.asked.people)
     description = f"all {everybody:,} people of the table"
     if asked < everybody:

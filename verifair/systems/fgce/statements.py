@@ -20,7 +20,7 @@ from verifair.systems.fgce.settings import SYSTEM, Cost, FgceSettings
 from verifair.systems.fgce.solve import solve
 from verifair.systems.fgce.tables import advice_table
 from verifair.systems.groups import SMALL
-from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, not_run
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.words import firmly, listed, moves, of, percent, rounded, units
 from verifair.systems.subject import Subject
@@ -82,9 +82,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
         answers.append({"protected": name, **result.model_dump(include=ANSWER), "graph": graph})
     if problems and not answers:
         raise problems[0] if len(problems) == 1 else QueryError("\n".join(map(str, problems)))
-    for problem in problems:
-        text = f"Did not run: {str(problem).removesuffix('.')}."
-        statements.append(Statement(text=text, standing=Standing.SKIPPED, tone=Tone.PLAIN, headline=True))
+    statements += map(not_run, problems)
     return Section(
         **SYSTEM.heading,
         method=(

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from verifair.checker.certificates.extent import Sha256
+from verifair.errors import VerifairError
 from verifair.systems.results.files import plain
 from verifair.systems.results.result import RowName, Seconds, Shape
 
@@ -61,6 +62,12 @@ class Statement(Shape):
     @property
     def short(self) -> str:
         return self.brief or self.text
+
+
+def not_run(error: VerifairError) -> Statement:
+    """Return the statement on a feature that an analysis could not be asked about, while it was about others."""
+    text = f"Did not run: {str(error).removesuffix('.')}."
+    return Statement(text=text, standing=Standing.SKIPPED, tone=Tone.PLAIN, headline=True)
 
 
 class Picture(Shape):

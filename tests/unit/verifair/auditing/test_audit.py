@@ -265,13 +265,19 @@ def test_the_legend_explains_the_mark_of_the_first_sentence(model: Pipeline, tmp
     assert "people or groups are treated differently" in page
 
 
-def test_a_feature_that_cannot_be_asked_about_does_not_stop_the_others(model: Pipeline) -> None:
+@pytest.mark.parametrize(
+    ("analysis", "settings", "told"),
+    [("fgce", {"k": 99}, "leads to the favourable decision, by sex: "), ("cec", {}, "sex: reasons of comparable people ")],
+)
+def test_a_feature_that_cannot_be_asked_about_does_not_stop_the_others(
+    model: Pipeline, analysis: str, settings: dict[str, Any], told: str
+) -> None:
     asked: dict[str, Any] = {"target": "credit", "positive": "good", "effort": 4.0}
     coded = PEOPLE.assign(code=range(len(PEOPLE)))
-    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={"fgce": {"k": 99, "protected": ["code", "sex"]}}, **asked))
+    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={analysis: {**settings, "protected": ["code", "sex"]}}, **asked))
     assert "Did not run: 'code' has 200 values, and each would be a group; split it" in said
-    assert "leads to the favourable decision, by sex: " in said
-    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={"fgce": {"protected": ["code"]}}, **asked))
+    assert told in said
+    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={analysis: {"protected": ["code"]}}, **asked))
     assert "Did not run: 'code' has 200 values" in said
 
 
