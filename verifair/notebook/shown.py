@@ -1,5 +1,4 @@
-"""Display of objects in notebooks: one line, a table, and a picture for results. `tables` makes line and table, loaded on
-demand."""
+"""Display of objects in notebooks: one line, a table, and a picture for results. `tables` makes line and table, on demand."""
 
 from __future__ import annotations
 
@@ -18,11 +17,9 @@ class Shown:
 
     def __repr__(self) -> str:
         from verifair.notebook.tables import line
-
         return line(self)
 
-    def __str__(self) -> str:  # pydantic's would print every field in full
-        return repr(self)
+    __str__ = __repr__  # pydantic's prints every field in full
 
     def _repr_html_(self) -> str:
         from verifair.notebook.tables import html
