@@ -110,7 +110,11 @@ class Domain:
 
     def encode(self, raw: Array) -> Array:
         """Return network inputs (B, n) of raw points (B, V): float64 arrays whose entries are float32 numbers."""
-        return self.box(raw, raw)[0]
+        x, number = np.zeros((len(raw), self.columns)), ~self.one_hot
+        x[:, self.start[number]] = ((raw[:, number] - self.offset[number]) / self.scale[number]).astype(np.float32)
+        rows, v = np.nonzero(self.one_hot & (raw >= 0) & (raw < self.width) & (raw == np.floor(raw)))
+        x[rows, self.start[v] + raw[rows, v].astype(np.int64)] = 1.0
+        return x
 
     def box(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return the network box (B, n), (B, n) that holds every input of a raw point in [lower, upper] (B, V).
@@ -118,18 +122,14 @@ class Domain:
         Exact for numbers (the ends are inputs themselves). A one-hot block becomes 0/1 intervals: sound, and exact as soon
         as one category is left.
         """
-        low = np.empty((len(lower), self.columns))
-        high = np.empty_like(low)
-        number = ~self.one_hot
-        column = self.start[number]
+        low, high, number = np.empty((len(lower), self.columns)), np.empty((len(lower), self.columns)), ~self.one_hot
         for target, raw in ((low, lower), (high, upper)):
-            target[:, column] = ((raw[:, number] - self.offset[number]) / self.scale[number]).astype(np.float32)
+            target[:, self.start[number]] = ((raw[:, number] - self.offset[number]) / self.scale[number]).astype(np.float32)
         for v in np.flatnonzero(self.one_hot):
             block = slice(int(self.start[v]), int(self.start[v] + self.width[v]))
             index = np.arange(self.width[v])
             possible = (index >= lower[:, v, None]) & (index <= upper[:, v, None])
-            low[:, block] = possible & (lower[:, v, None] == upper[:, v, None])
-            high[:, block] = possible
+            low[:, block], high[:, block] = possible & (lower[:, v, None] == upper[:, v, None]), possible
         return low, high
 
     def within(self, raw: Array) -> Booleans:

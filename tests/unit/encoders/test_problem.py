@@ -92,3 +92,18 @@ def test_halves_are_all_left_ones_and_then_all_right_ones() -> None:
     assert high.tolist() == [[1, 1], [4, 0.5], [4, 1], [4, 1]]
     assert (lower == 0).all()
     assert (upper == [4, 1]).all()
+
+
+def test_the_input_of_a_point_is_its_box() -> None:
+    """Of values that are no category, too: between two, beyond the last, none."""
+    width = np.array([1, 4, 3])
+    mixed = Domain(
+        integer=width > 1, lower=np.zeros(3), upper=np.array([9.0, 3.0, 2.0]), offset=np.array([0.5, 0.0, 0.0]),
+        scale=np.array([3.0, 1.0, 1.0]), start=np.cumsum(width) - width, one_hot=width > 1, width=width,
+    )
+    ends = [-1.0, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 1e300, np.nan]
+    raw = np.array([[0.1, first, second] for first in ends for second in ends])
+    low, high = mixed.box(raw, raw)
+    x = mixed.encode(raw)
+    assert x.tolist() == low.tolist() == high.tolist()
+    assert (x[:, 1:5].sum(axis=1) == np.isin(raw[:, 1], range(4))).all()
