@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 
 def closest(name: str, names: Sequence[str]) -> str | None:
-    """Return the known name that is nearest to `name` in spelling, or None if it resembles none."""
+    """Return the known name that is nearest to `name` in spelling or contains it, or None if it resembles none."""
     same = [n for n in names if n.casefold() == name.casefold()]
-    return next(iter(same or difflib.get_close_matches(name, names, n=1)), None)
+    return next(iter(same or difflib.get_close_matches(name, names, n=1) or [n for n in names if name[2:] and name in n]), None)
 
 
 def nearest(name: str, candidates: Iterable[object]) -> str:

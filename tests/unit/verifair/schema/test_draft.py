@@ -64,6 +64,7 @@ def test_kind_and_unit(values: list[object], kind: str, unit: float | None) -> N
 
 @pytest.mark.parametrize(("columns", "target", "message"), [
     ({"x": [1, 2]}, "z", "no column 'z'; known are x, y"),
+    ({"applicant_sex": [1, 2]}, "sex", "no column 'sex'; did you mean 'applicant_sex'[?]"),
     ({"x": [None, None]}, "y", "column 'x' is empty; drop it"),
     ({"x": [1.0, np.inf]}, "y", "column 'x' holds an infinite value"),
     ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "y", "column 'x' holds dates"),
