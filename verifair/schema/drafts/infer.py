@@ -23,7 +23,10 @@ from verifair.schema.spelling import listed, nearest
 from verifair.screen import ShownWarning
 
 BARE = ("true", "false", "yes", "no")
-UNFAVOURABLE = ("arrest", "bad", "bankrupt", "default", "delinq", "deni", "deny", "fail", "fraud", "recid", "refus", "reject")
+UNFAVOURABLE = (
+    "arrest", "bad", "bankrupt", "charged", "churn", "default", "delinq", "deni", "deny", "dlq", "fail", "fraud", "recid", "refus",
+    "reject",
+)  # fmt: skip
 """Parts of the names of labels whose 1 is not what people hope for."""
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""

@@ -127,7 +127,9 @@ def classifier(classes: tuple[str, ...], outputs: int) -> Network:
     return network_of((np.ones((outputs, 1)), None), feeds=(feed,), classes=classes)
 
 
-@pytest.mark.parametrize(("name", "told"), [("deny", True), ("loan_default", True), ("y", False), ("approved", False)])
+@pytest.mark.parametrize(
+    ("name", "told"), [("deny", True), ("loan_default", True), ("SeriousDlqin2yrs", True), ("y", False), ("approved", False)]
+)
 def test_one_is_favourable_by_custom_unless_the_label_speaks_against_it(name: str, told: bool) -> None:
     frame = pd.DataFrame({"age": range(6), name: [0, 1] * 3})
     with warnings.catch_warnings(record=True) as shown:
