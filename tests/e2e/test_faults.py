@@ -92,7 +92,7 @@ def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside:
         "full: disk I/O error; what was decided before is kept: make room there, then run the same command with --resume",
     ),
     (("export", *ONE[1:5], "--relaxed", "--vnnlib", "{}/full"), 0, "full/1.0/onnx/product.onnx: " + NO_ROOM),
-    (("schema", "infer", "german.csv", "--target", "credit", "--protected", "sex", "--out", "{}/full"), 0, "full: " + NO_ROOM),
+    (("schema", "infer", "german.csv", "--target", "credit", "--positive", "good", "--out", "{}/full"), 0, "full: " + NO_ROOM),
     ((*PBA, "--limit", "5", "--store", "pba.sqlite", "--out", "{}/full"), 24_576, "full/verdicts.jsonl: " + NO_ROOM),
     ((*PBA, "--limit", "5", "--store", "pba.sqlite", "--out", "{}/full"), 40_960, "full/verdicts.parquet: " + NO_ROOM),
     ((*ONE[:5], "--targeted", SAFE, "--certificate", "{}/full"), 0, "full/targeted-1.json.gz: " + NO_ROOM),
