@@ -208,9 +208,8 @@ def hit(result: AuditResult) -> str:
     """Return, for each feature, the group whose people would most often gain the favourable outcome with another value; or ""."""
     hits = [(feature.name, *feature.hit) for feature in features(result) if feature.hit is not None]
     return " ".join(
-        f'Of the people with {name_words(name)} {group}, {gain:,} of {people:,} ({percent(gain / people)}) would get '
-        f'"{result.favourable}" with another value, most of all groups of {SMALL} people or more.'
-        for name, group, gain, people in hits
+        f'By {name_words(name)}, most often people with {name_words(name)} {group}: {gain:,} of {people:,} '
+        f'({percent(gain / people)}) would get "{result.favourable}" with another value.' for name, group, gain, people in hits
     )
 
 

@@ -72,8 +72,8 @@ def test_the_group_that_would_gain_most_often_is_named_where_it_is_large_enough(
         group: {"people": people, "decided_otherwise": gain + 1, "to_favourable": gain}
         for group, people, gain in (("Male", 60, 3), ("Female", 31, 2), ("Other", 9, 9))
     }
-    said = 'Of the people with sex Female, 2 of 31 (6.5%) would get "good credit" with another value'
-    assert hit(certified(found)) == f"{said}, most of all groups of 30 people or more."
+    said = 'By sex, most often people with sex Female: 2 of 31 (6.5%) would get "good credit" with another value.'
+    assert hit(certified(found)) == said
     for one in found["exchanged"]["groups"].values():
         one["to_favourable"] = 0
     assert not hit(certified(found))
