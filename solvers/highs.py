@@ -106,6 +106,15 @@ class HotStart:
         return _read(self._highs, run), self._highs.getBasis() if optimal and not program.mixed_integer else None
 
 
+def with_rows(basis: Any, count: int) -> Any:
+    """Return the basis of an LP that got more rows at its end, `count` in all; None stays."""
+    import highspy
+
+    if basis is not None:
+        basis.row_status = [*basis.row_status, *[highspy.HighsBasisStatus.kBasic] * (count - len(basis.row_status))]
+    return basis
+
+
 def _stop_above(highs: Any, budget: Budget) -> list[float]:
     """End a search once its dual bound is large enough, for which HiGHS has no option; the returned list receives that bound."""
     reached: list[float] = []

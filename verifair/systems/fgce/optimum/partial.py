@@ -21,7 +21,7 @@ from verifair.systems.fgce.optimum.search import CoverSearch
 
 ROUNDS = (1, 40, 400, 4000)
 """Branches that a question gets in each round; then as many as it takes."""
-MIN_GAP = 1e-4
+MIN_GAP = 1e-3
 """Share of the cost below which a gap is not halved any more in a round."""
 MAX_HALVINGS = 3
 """Costs that a round asks about below the one next to the best choice; the first round: as many as it takes."""

@@ -3,9 +3,10 @@
 Branch and bound, depth first, over columns that are in or out. A branch is closed by the Lagrangian bound
     sum (w - lambda) + the k largest sums of lambda over a column,
 which holds for any multipliers and is computed in whole numbers. Multipliers come from subgradient steps, one matrix product each,
-until they stall. Columns that cannot be in a better choice (shown by the bound with the column forced in) leave the branch, rows
-that became equal are merged, and the steps continue. If this does not close a small branch, the duals of its LP are tried. Choices
-come from greedy, from the columns that are usually among the k best, and from exchanges of single columns while they gain.
+until they stall, and from then on from the LP (`relaxation`). Columns that cannot be in a better choice (shown by the bound with
+the column forced in) leave the branch, rows that became equal are merged, and it is bounded again. Columns that cover nearly the
+same are branched on together: none of them is in, or one is, which one more row says that they alone cover. Choices come from
+greedy, from the columns that are usually among the k best, and from exchanges of single columns while they gain.
 Sound? yes: no tolerance, no solver's claim.   Complete? yes, given time.
 Reference: Cornuejols, Fisher and Nemhauser, Location of bank accounts to optimize float (1977); Beasley, Lagrangian relaxation, in
 Modern heuristic techniques for combinatorial problems (1993), for the reduction.
@@ -20,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from encoders.arrays import Array, Booleans, Integers
-from encoders.programs.max_coverage import UNIT, ColumnBounds, column_bounds, coverage_bound, max_coverage
+from encoders.programs.max_coverage import UNIT, ColumnBounds, column_bounds
 from solvers import clock
-from solvers.outcome import Budget, Limit
-from solvers.registry import solve
+from solvers.highs import HotStart
+from verifair.systems.fgce.optimum.relaxation import Cuts, relaxed
 
 STEPS = 300
 """Subgradient steps that a branch gets at once."""
@@ -33,10 +34,12 @@ PATIENCE = 12
 """Steps without a better bound after which steps are halved."""
 MIN_STEP = 1e-3
 """Length of a step, of the first, below which the multipliers have stalled."""
-SMALL = 20_000
-"""Entries of a branch up to which its LP is solved."""
 REDUCED_SHARE = 0.8
 """Share of columns left by a reduction below which the steps go on."""
+ALIKE = 0.6
+"""Share of what two columns cover that both must cover to count as alike."""
+EDGE = 1e-6
+"""A share of a column in an LP's point below which it is out, and below 1 by less than that it is in."""
 DOMINATED = 3000
 """Columns of a table up to which dominated ones are looked for: the comparison is quadratic."""
 MAX_EXCHANGE_CELLS = 20_000_000
@@ -51,8 +54,9 @@ class Branch:
 
     bound: no choice in it covers more.   inside: columns that are in, covering `sure`.   k: number of columns that may join them.
     covers: (R, C) CSC, rows not yet covered and columns not yet decided; weights (R,).   columns: (C,) their numbers in the system.
-    rows: (R,) their numbers; for merged rows, the first one's.   multipliers: (R,) initial ones.   merged: number of columns when
-    rows were last merged.
+    place: (n,) where each of the system's rows is among them, -1: nowhere.   multipliers: (R,) initial ones.   merged: number of
+    columns when rows were last merged.   cuts: those of its LP, once that is solved.   required: sets of columns, of each of which
+    one is in.
     """
 
     bound: int
@@ -62,9 +66,11 @@ class Branch:
     covers: sp.csc_array
     weights: Integers
     columns: Integers
-    rows: Integers
+    place: Integers
     multipliers: Array
     merged: int
+    cuts: Cuts | None = None
+    required: tuple[frozenset[int], ...] = ()
 
     def reduced(self, keep: Booleans) -> Branch:
         """Return the branch with these columns only, without rows that none of them covers; equal rows and contained columns are
@@ -83,7 +89,8 @@ class Branch:
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_kept)])[old.indptr]
         covers = sp.csc_array((old.data[is_kept], position[old.indices[is_kept]], ends), shape=(int(keep.sum()), old.shape[1]))
         return replace(
-            self, covers=covers, weights=self.weights[keep], rows=self.rows[keep], multipliers=self.multipliers[keep]
+            self, covers=covers, weights=self.weights[keep], place=_moved(self.place, np.where(keep, position, -1)),
+            multipliers=self.multipliers[keep], cuts=None if self.cuts is None else self.cuts.rows(keep),
         )
 
     def _merged(self) -> Branch:
@@ -94,8 +101,8 @@ class Branch:
         multipliers = np.bincount(same, weights=self.multipliers).astype(np.float64)
         covers = sp.csc_array(table[kinds][:, columns], dtype=np.float64)
         return replace(
-            self, covers=covers, weights=weights, columns=self.columns[columns], rows=self.rows[kinds], multipliers=multipliers,
-            merged=len(columns),
+            self, covers=covers, weights=weights, columns=self.columns[columns], place=_moved(self.place, same),
+            multipliers=multipliers, merged=len(columns), cuts=None if self.cuts is None else self.cuts.merged(kinds, same),
         )
 
     def without(self, j: int) -> Branch:
@@ -109,6 +116,25 @@ class Branch:
         gain = int(self.weights[covered].sum())
         result = replace(self, inside=(*self.inside, int(self.columns[j])), sure=self.sure + gain, k=self.k - 1)._rows(~covered)
         return result.reduced(np.diff(result.covers.indptr) > 0)
+
+    def one_of(self, among: Booleans, weight: int) -> Branch:
+        """Return the branch where one of some columns (C,) is in: they cover one more row, whose weight is taken off before.
+
+        Choices with one of them are worth what they cover, others less by the weight; it is at least the bound to exclude these.
+        """
+        covers = sp.csc_array(sp.vstack([self.covers, sp.csc_array(among[None, :], dtype=np.float64)], format="csc"))
+        return replace(
+            self, sure=self.sure - weight, covers=covers, weights=np.append(self.weights, weight),
+            multipliers=np.append(self.multipliers, weight), cuts=None if self.cuts is None else self.cuts.with_row(),
+            required=(*self.required, frozenset(self.columns[among].tolist())),
+        )
+
+
+def _moved(place: Integers, position: Integers) -> Integers:
+    """Return new places (n,), given where each place moves to; -1 stays."""
+    moved, there = np.full_like(place, -1), place >= 0
+    moved[there] = position[place[there]]
+    return moved
 
 
 CLOSED, REPRICED = -1, -2
@@ -132,8 +158,8 @@ class CoverSearch:
     covers (R, C) CSC, weights (R,), a first choice of at most k columns.   multipliers: (R,) initial ones, None: half the weights.
 
     chosen, covered: the best choice so far, and the weight that it covers.   bound: no k columns cover more.   nodes: branches.
-    root: bounds of all columns at the first branch's first multipliers `priced` (R,), in whole units; None before.
-    steps: every bound, if they are recorded (then rows are not merged, and no LP is solved); None otherwise.
+    root: the least bounds of all columns at the first branch, by the multipliers `priced` (R,), in whole units; None before.
+    steps: every bound, if they are recorded (then rows are not merged, and columns are branched on one by one); None otherwise.
     """
 
     def __init__(
@@ -149,12 +175,13 @@ class CoverSearch:
         self.closed = 0  # the largest bound of branches that were closed
         self.root: ColumnBounds | None = None
         self.priced: Integers = np.empty(0, dtype=np.int64)
+        self.solver: HotStart | None = None
         sizes = np.sort(self.weights @ self.covers)[::-1]
         count = covers.shape[1]
         self.open = [Branch(
             bound=int(np.iinfo(np.int64).max) if record else min(int(weights.sum()), int(sizes[:k].sum())), inside=(), sure=0, k=k,
             covers=sp.csc_array(covers, dtype=np.float64), weights=weights, columns=np.arange(count),
-            rows=np.arange(len(weights)), multipliers=weights / 2 if multipliers is None else multipliers,
+            place=np.arange(len(weights)), multipliers=weights / 2 if multipliers is None else multipliers,
             merged=0 if record else count,
         )]
 
@@ -191,20 +218,23 @@ class CoverSearch:
             if self.covered >= self.enough:
                 self.open.append(branch)  # kept open: the search ends, but its bound counts
                 return
-            if len(branch.columns) > REDUCED_SHARE * size or clock.now() >= deadline:
+            if clock.now() >= deadline:
                 break
+            if len(branch.columns) > REDUCED_SHARE * size:
+                if branch.cuts is not None:
+                    break
+                branch = replace(branch, cuts=Cuts.none(branch.covers, branch.weights))
             self._record_split(REPRICED)
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
             if self.steps is not None:
                 self._record_split(REPRICED, condition=size > 0)
                 self.steps.append(RecordedBound(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
-        if self.steps is None and branch.covers.nnz <= SMALL and not self._is_useless(branch.bound):
-            relaxed = _lp_bound(branch, deadline)
-            if relaxed is not None:
-                branch, frequency = replace(branch, bound=min(branch.bound, relaxed[0])), relaxed[1]
-                self._try_choices(branch, frequency, exchange=False)
         if self._is_useless(branch.bound):
+            return
+        alike = _alike(branch, frequency) if self.steps is None else None  # certificates branch on single columns
+        if alike is not None:
+            self.open += [branch.reduced(~alike), branch.one_of(alike, branch.bound)]
             return
         j = int(np.argmin(np.abs(frequency - 0.5)))
         self._record_split(int(branch.columns[j]))
@@ -218,16 +248,19 @@ class CoverSearch:
     def _bounded(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
         """Return the branch with better multipliers and without useless columns, how often each of its columns was among the k best
         (C,), and whether it is closed."""
-        best, frequency = _subgradient(branch, self._goal - branch.sure, scale, deadline)
+        lp = None
+        if branch.cuts is not None:
+            self.solver = self.solver or HotStart()
+            lp = relaxed(branch.covers, branch.weights, branch.k, branch.cuts, self._goal - branch.sure, self.solver, deadline)
+        if lp is None:
+            best, frequency = _subgradient(branch, self._goal - branch.sure, scale, deadline)
+        else:
+            best, frequency, branch = lp.multipliers, lp.point, replace(branch, cuts=lp.cuts)
         multipliers = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
         covers = branch.covers
         bounds = column_bounds(covers, branch.weights, multipliers, branch.k)
-        if self.root is None:
-            self.root, self.priced = bounds, multipliers
-        if self.steps is not None:
-            units = np.zeros(len(self.weights), dtype=np.int64)
-            units[branch.rows] = multipliers
-            self.steps.append(RecordedBound(multipliers=units))
+        if self.nodes == 1 or self.steps is not None:
+            self._price(branch, multipliers)
         branch = replace(branch, bound=min(branch.bound, branch.sure + bounds.bound), multipliers=best)
         if self._is_useless(branch.bound):
             return branch, frequency, True
@@ -238,6 +271,21 @@ class CoverSearch:
         numbers = branch.columns
         branch = branch.reduced(keep)
         return branch, frequency[np.searchsorted(numbers, branch.columns)], False
+
+    def _price(self, branch: Branch, multipliers: Integers) -> None:
+        """Record multipliers (R,) of a branch, and keep those of the first one that give the least bound, for all of the system's
+        rows: merged rows share theirs, and rows that left keep what they had."""
+        there = branch.place >= 0
+        place = branch.place[there]
+        units = np.zeros(len(self.weights), dtype=np.int64) if self.root is None else self.priced.copy()
+        whole, left = np.divmod(multipliers[place], branch.weights[place])
+        units[there] = whole * self.weights[there] + left * self.weights[there] // branch.weights[place]  # no product overflows
+        if self.steps is not None:
+            self.steps.append(RecordedBound(multipliers=np.where(there, units, 0)))
+        if self.nodes == 1:
+            bounds = column_bounds(self.covers, self.weights, units, self.k)
+            if self.root is None or bounds.total < self.root.total:
+                self.root, self.priced = bounds, units
 
     def _try_choices(self, branch: Branch, frequency: Array, *, exchange: bool) -> None:
         """Try the columns that are usually among the best and, with `exchange`, the choice improved by exchanging them one by
@@ -269,6 +317,26 @@ class CoverSearch:
         value = int(self.weights[self._covered_rows(chosen)].sum())
         if value > self.covered:
             self.chosen, self.covered = list(chosen), value
+
+
+def _alike(branch: Branch, point: Array) -> Booleans | None:
+    """Return the columns (C,) like one of the LP's point, those whose sum there is nearest to one half; None if a single column is
+    as near."""
+    candidates = np.flatnonzero((point > EDGE) & (point < 1 - EDGE))
+    weighted = sp.csc_array(branch.covers * branch.weights[:, None])
+    both = (weighted[:, candidates].T @ branch.covers).toarray()
+    size = branch.weights @ branch.covers
+    alike = both > ALIKE * (size[candidates, None] + size - both)
+    distance = np.abs(alike @ point - 0.5)
+    there = set(branch.columns.tolist())
+    required = [some & there for some in branch.required]
+    for row in np.argsort(distance, kind="stable").tolist():
+        if distance[row] >= 0.5 - EDGE or alike[row].sum() == 1:
+            break
+        columns = set(branch.columns[alike[row]].tolist())
+        if not any(some <= columns for some in required):  # otherwise one of them is in anyway
+            return np.asarray(alike[row])
+    return None
 
 
 def distinct(table: Booleans) -> tuple[Integers, Integers]:
@@ -341,18 +409,3 @@ def _subgradient(branch: Branch, goal: int, scale: float, deadline: float) -> tu
             break
         current = np.clip(current - scale * (value - goal) / size * direction, 0.0, weights)
     return best, frequency
-
-
-def _lp_bound(branch: Branch, deadline: float) -> tuple[int, Array] | None:
-    """Return a proved bound of a branch from its LP's duals, and the LP's point (C,); None when it was not solved."""
-    seconds = deadline - clock.now()
-    if seconds <= 0:
-        return None
-    program = max_coverage(branch.covers.astype(bool), branch.weights, k=branch.k)
-    outcome = solve(program.program, backend="highs", budget=Budget(seconds=seconds), relax_integrality=True)
-    if outcome.limit is Limit.INTERRUPTED:  # Ctrl-C reached the solver and is meant for the whole process
-        raise KeyboardInterrupt
-    if outcome.values is None or outcome.duals is None:
-        return None
-    bound = coverage_bound(program.covers, branch.weights, -outcome.duals[: len(branch.weights)], branch.k)
-    return branch.sure + bound, outcome.values[: len(branch.columns)]

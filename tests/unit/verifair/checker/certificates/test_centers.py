@@ -19,7 +19,7 @@ from verifair.checker.certificates.centers import UNIT, CentersCertificate, Grou
 from verifair.checker.check import check
 from verifair.checker.kinds.centers import _tree_flaw
 from verifair.systems.fgce.estimator import Group
-from verifair.systems.fgce.optimum import proof, search
+from verifair.systems.fgce.optimum import proof, relaxation, search
 
 SCHEMA = schema_of(
     real("income", 0, 10), integer("years", 0, 9), categorical("sex", "f", "m", protected=True), positive="logit > 0",
@@ -41,6 +41,7 @@ def proved(near: Booleans, k: int, target: int) -> GroupProof | None:
 @pytest.mark.parametrize("steps", [0, 2, 300])
 def test_a_search_proves_what_brute_force_finds_and_nothing_more(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "STEPS", steps)
+    monkeypatch.setattr(relaxation, "ROUNDS", steps)
     split = 0
     for seed in range(40):
         rng = np.random.default_rng([seed, steps])
