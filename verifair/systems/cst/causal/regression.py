@@ -143,9 +143,13 @@ def with_intercept(slopes: Array, mean: Array, first: float) -> Array:
 
 
 def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coefficients:
-    """Fit a Poisson regression with log link, by scikit-learn on centred columns of length 1, without penalty."""
-    if (y < 0).any():
-        raise DataError(f'node {node!r}: some rows are negative; a log-linear mechanism needs x > 0: take mechanism = "linear"')
+    """Fit a Poisson regression with log link, by scikit-learn on centred columns of length 1, without penalty.
+
+    y is fitted in units of its mean, which moves the intercept alone: on numbers like incomes the solver would not converge.
+    """
+    if (y < 0).any() or not (y > 0).any():
+        which = "some rows are negative" if (y < 0).any() else "all rows are 0"
+        raise DataError(f'node {node!r}: {which}; a log-linear mechanism needs x > 0: take mechanism = "linear"')
     names, rows = design.terms, len(y)
     if rows < len(names) + 2:
         raise DataError(
@@ -158,8 +162,8 @@ def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coeff
     check_rank(np.asarray(np.linalg.qr(z, mode="r")), names, node)
     z *= np.sqrt(rows)  # columns of variance 1, as the solver's stopping rule expects
     length = length / np.sqrt(rows)
-    fitted = PoissonRegressor(alpha=0.0, solver="newton-cholesky", tol=1e-9, max_iter=200).fit(z, y)
-    rate = fitted.predict(z)
+    fitted = PoissonRegressor(alpha=0.0, solver="newton-cholesky", tol=1e-9, max_iter=200).fit(z, y / y.mean())
+    rate = fitted.predict(z) * y.mean()
     degrees = rows - len(names) - 1
     dispersion = float(((y - rate) ** 2 / rate).sum()) / degrees
     augmented = np.column_stack((np.ones(rows), z)) * np.sqrt(rate)[:, None]
@@ -168,5 +172,5 @@ def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coeff
     move[1:, 1:] = np.diag(1 / length)
     move[0, 1:] = -mean / length
     inverse = move @ inverse
-    estimates = move @ np.concatenate(([fitted.intercept_], fitted.coef_))
+    estimates = move @ np.concatenate(([fitted.intercept_ + np.log(y.mean())], fitted.coef_))
     return Coefficients(design=design, estimates=estimates, covariance=inverse @ inverse.T * dispersion, degrees=degrees)

@@ -300,6 +300,23 @@ def test_log_linear_noise_stands_in_the_exponent() -> None:
         model.counterfactual(pd.concat([frame, pd.DataFrame({"a": [1], "x": [0]}, index=[999999])]), {"a": 0})
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e4, 1e9])
+def test_log_linear_fits_in_any_unit(unit: float) -> None:
+    rng = np.random.default_rng(4)
+    a = rng.integers(0, 2, 300)
+    frame = pd.DataFrame({"a": a, "x": unit * rng.lognormal(0, 3, 300)})
+    model = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=LogLinear()))).fit(frame)
+    means = frame.groupby("a")["x"].mean()
+    found = model.fitted["x"].coefficients  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.estimates, [np.log(means[0]), np.log(means[1] / means[0])], atol=1e-7)
+
+
+def test_log_linear_needs_a_row_above_zero() -> None:
+    frame = pd.DataFrame({"a": [0, 1] * 10, "x": [0.0] * 20})
+    with pytest.raises(DataError, match=r"'x': all rows are 0; a log-linear mechanism needs x > 0"):
+        CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=LogLinear()))).fit(frame)
+
+
 def test_any_regressor_or_callable() -> None:
     frame = people()
     plain = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",)))).fit(frame).counterfactual(frame, {"a": 0})
