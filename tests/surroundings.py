@@ -89,7 +89,9 @@ def lowest(uv: Path, folder: Path) -> None:
         print(f"note: the oldest versions could not be installed, and were not tried ({error})")
         return
     tried(python, folder)
-    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", "-k", "not ctrl_c", *SMOKE, folder=ROOT, PYTHONPATH=str(ROOT))
+    words = ("-q", "-o", "filterwarnings=ignore", "-k", "not ctrl_c", *SMOKE)
+    # Two versions of numba that keep loops beside the same sources overwrite each other's, and every process compiles them again.
+    run(python, "-m", "pytest", *words, folder=ROOT, PYTHONPATH=str(ROOT), NUMBA_CACHE_DIR=str(folder / "numba"))
     print("these tests passed with the oldest versions that are declared")
 
 
