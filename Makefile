@@ -10,8 +10,9 @@ demo: $(VENV)/.base
 	$(BIN)/verifair check demo/certificate.json.gz --demo german
 	@echo "See demo/: table.txt, outcomes.png, verdicts.sqlite, verdicts.parquet, certificate.json.gz"
 
+# LightGBM and XGBoost take as many threads as there are cores, whatever OMP_NUM_THREADS says, and the workers take the cores.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -44,10 +44,12 @@ for root in ("solvers", "encoders", "verifair"):
                 if error.name.partition(".")[0] not in OF_EXTRAS:
                     raise
 """
+THREADS = {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
+"""As in the Makefile's tests."""
 
 
 def run(*command: object, folder: Path, **more: str) -> None:
-    subprocess.run([str(one) for one in command], cwd=folder, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", **more})
+    subprocess.run([str(one) for one in command], cwd=folder, check=True, env={**os.environ, **THREADS, **more})
 
 
 def imported(python: Path, folder: Path) -> None:
