@@ -17,12 +17,12 @@ def ready(model: object) -> float:
     """Prepare everything that a search of this model needs. Returns the seconds that it took, which no time limit should count."""
     started = time.monotonic()
     if isinstance(model, Model) and model.of_trees:
-        _loops()
+        compile_loops()
     return time.monotonic() - started
 
 
 @cache
-def _loops() -> None:
+def compile_loops() -> None:
     """Search a tiny ensemble, so that numba compiles the loops, once for all processes that share its cache folder."""
     from encoders.trees.compiled import COMPILED
 

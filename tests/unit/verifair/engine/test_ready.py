@@ -47,7 +47,7 @@ def ensemble(trees: int, path: Path) -> TreeEnsemble:
 def test_what_is_compiled_before_a_question_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compilation that takes long counts neither against the limit of a query nor of a search of its own."""
     begun = list[float]()
-    monkeypatch.setattr(module, "_loops", lambda: (begun.append(time.monotonic()), time.sleep(0.2)))
+    monkeypatch.setattr(module, "compile_loops", lambda: (begun.append(time.monotonic()), time.sleep(0.2)))
     query = vf.IndividualFairness(model=ensemble(3, tmp_path / "m.onnx"), schema=PEOPLE, protected=["p"])
     assert len(begun) == 1
     started = time.monotonic()
@@ -98,5 +98,5 @@ def test_all_loops_run_before_the_clock_starts(monkeypatch: pytest.MonkeyPatch) 
         loop = getattr(place, name)
         monkeypatch.setattr(place, name, lambda *given, loop=loop, name=name: (ran.append(name), loop(*given))[1])
     monkeypatch.setattr("encoders.trees.compiled.COMPILED", True)
-    module._loops.__wrapped__()
+    module.compile_loops.__wrapped__()
     assert ran == ["_join", "_collapsed", "explore"]
