@@ -5,8 +5,10 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -220,8 +222,9 @@ HARD: dict[str, Callable[[int], Any]] = {
 FUNCTIONS = MEANS | STACKED
 
 
+@cache
 def fitted(make: Callable[[int], Any], seed: int, classes: int = 2) -> Any:
-    """A model of a noisy table, which asks about p more or less."""
+    """A model of a noisy table, which asks about p more or less. Most are of several tests: do not change it."""
     rng = np.random.default_rng(seed)
     x = ROWS[rng.integers(len(ROWS), size=60)]
     score = x[:, 0] * rng.normal() + x[:, 1] * rng.normal() + (x[:, 2] == seed % 3) * rng.choice([0, 1, 3]) + rng.normal(size=60)
@@ -239,6 +242,7 @@ def ties(model: Any, rows: np.ndarray) -> np.ndarray:
     return np.asarray(ranked[:, -1] - ranked[:, -2] < 1e-12)
 
 
+@cache
 def read(model: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if ties(model, ROWS).any() else "error", vf.ImportDifference)
@@ -316,7 +320,7 @@ def test_functions_of_trees_are_decided_as_by_the_object(name: str, seed: int) -
 def test_flips_that_float64_does_not_tell_are_not_proved_away(lines: list[tuple[float, ...]]) -> None:
     """Logistic functions whose ends differ by less than 2^-53 do differ: the vote is 1/2 and less, and above."""
     members = [*(LogisticRegression() for _ in lines), forest(0)]
-    model = fitted(lambda k: VotingClassifier(named(*members), voting="soft", weights=[1] * len(lines) + [0]), 0)
+    model = deepcopy(fitted(lambda k: VotingClassifier(named(*members), voting="soft", weights=[1] * len(lines) + [0]), 0))
     for one, (*weights, intercept) in zip(model.estimators_, lines, strict=False):
         one.coef_, one.intercept_ = np.array([weights]), np.array([intercept])
     numbers = np.vectorize(Fraction, otypes=[object])
